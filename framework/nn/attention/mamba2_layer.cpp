@@ -189,8 +189,7 @@ Mamba2Op::Convolution Mamba2Op::convolution(const Scope& scope, std::int64_t fea
 Variable Mamba2Op::operator()(const ProjectedQKV& input,
                               const AttentionContext& context,
                               const ForwardContext& pass) const {
-  if (!is_causal(context.mask, "mamba2", "its state covers one segment"))
-    throw ConfigurationError("attention type mamba2 requires a causal model");
+  require_causal(context.mask, "mamba2");
   const ForwardContext rows = pass.of_all_rows();
   const DType sums = accumulator_of(input.value.value().dtype());
   const Tensor documents = gather_document_positions(context.mask, input.shares);
@@ -245,16 +244,11 @@ Variable Mamba2Op::operator()(const ProjectedQKV& input,
 }
 
 AttentionKind mamba2_kind() {
-  return {.name = "mamba2",
-          .sees = "as full, by a state with a decay and a step size of each head and token",
-          .alone = "its keys are summarized in a state",
-          .supports_kv_cache = true,
-          .supports_documents = true,
-          .turns = true,
-          .own_weights = true,
-          .has_probabilities = false,
-          .problem = problem_of_mamba2,
-          .make = make_mamba2};
+  AttentionKind kind = recurrent_kind(
+      "mamba2", "as full, by a state with a decay and a step size of each head and token");
+  kind.problem = problem_of_mamba2;
+  kind.make = make_mamba2;
+  return kind;
 }
 
 }  // namespace longspan

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "framework/autograd/gated_recurrence.h"
-#include "framework/nn/attention/attention_kind.h"
+#include "framework/nn/attention/recurrent_layers.h"
 #include "framework/nn/layers.h"
 #include "framework/options/options.h"
 
@@ -39,7 +39,7 @@ Variable gated_group_norm(const Variable& y,
 // projections "key" (B) and "query" (C) of the groups, "step" with a bias of each head, and
 // "output_gate" (z); "value_convolution", "key_convolution" and "query_convolution", each with a
 // weight [features, taps] and a bias; "log_rate" and "skip" [heads]; "output_norm".
-class Mamba2Op : public AttentionOp {
+class Mamba2Op : public RecurrentOp {
  public:
   struct Options {
     Mamba2Options mamba2;
@@ -55,12 +55,6 @@ class Mamba2Op : public AttentionOp {
     return ProjectionShape{.value_heads = options_.mamba2.heads_of(options_.width),
                            .value_dim = options_.mamba2.dim};
   }
-  bool supports_kv_cache() const override { return true; }
-  bool has_recurrent_state() const override { return true; }
-  bool supports_document_mask() const override { return true; }
-  bool rotates() const override { return false; }
-  bool gates_output() const override { return true; }
-  bool mixes_queries() const override { return true; }
   // Throws ConfigurationError for a memory and for other masks than a causal one.
   Variable operator()(const ProjectedQKV& input,
                       const AttentionContext& context,

@@ -98,6 +98,22 @@ std::string problem_of_kind(RecurrenceKind kind,
 
 }  // namespace
 
+void require_causal(const AttentionMask& mask, const std::string& kind) {
+  if (!is_causal(mask, kind, "its state covers one segment"))
+    throw ConfigurationError("attention type {} requires a causal model", kind);
+}
+
+AttentionKind recurrent_kind(std::string name, std::string sees) {
+  return {.name = std::move(name),
+          .sees = std::move(sees),
+          .alone = "its keys are summarized in a state",
+          .supports_kv_cache = true,
+          .supports_documents = true,
+          .turns = true,
+          .own_weights = true,
+          .has_probabilities = false};
+}
+
 Initializer initial_step_bias() {
   return Initializer::between(std::log(least_step), std::log(most_step));
 }
@@ -240,9 +256,7 @@ DeltaRuleConvolution GatedRecurrenceOp::convolution(std::size_t index,
 Variable GatedRecurrenceOp::operator()(const ProjectedQKV& input,
                                        const AttentionContext& context,
                                        const ForwardContext& pass) const {
-  const char* const name = name_of(options_.kind);
-  if (!is_causal(context.mask, name, "its state covers one segment"))
-    throw ConfigurationError("attention type {} requires a causal model", name);
+  require_causal(context.mask, name_of(options_.kind));
   const Tensor documents = gather_document_positions(context.mask, input.shares);
   // All positions, with some of the heads.
   const ProjectedQKV all = gather_sequence(input);
@@ -322,29 +336,23 @@ std::unique_ptr<AttentionOp> make(const Scope& attention,
 }
 
 template <RecurrenceKind kind>
-AttentionKind recurrent_kind(const char* sees) {
-  return {.name = name_of(kind),
-          .sees = sees,
-          .alone = "its keys are summarized in a state",
-          .supports_kv_cache = true,
-          .supports_documents = true,
-          .turns = true,
-          .own_weights = true,
-          .has_probabilities = false,
-          .problem = problem_of<kind>,
-          .make = make<kind>};
+AttentionKind gated_recurrence_kind(const char* sees) {
+  AttentionKind result = recurrent_kind(name_of(kind), sees);
+  result.problem = problem_of<kind>;
+  result.make = make<kind>;
+  return result;
 }
 
 }  // namespace
 
 std::vector<AttentionKind> recurrent_kinds() {
   using enum RecurrenceKind;
-  return {
-      recurrent_kind<retention>("as full, by a state with a fixed decay of each head"),
-      recurrent_kind<gla>("as full, by a state with a decay of each channel and token"),
-      recurrent_kind<delta_net>("as full, by a state that the delta rule corrects"),
-      recurrent_kind<gated_delta_net>("as delta_net, with a decay of each token"),
-      recurrent_kind<kimi_delta_attention>("as delta_net, with a decay of each channel and token")};
+  return {gated_recurrence_kind<retention>("as full, by a state with a fixed decay of each head"),
+          gated_recurrence_kind<gla>("as full, by a state with a decay of each channel and token"),
+          gated_recurrence_kind<delta_net>("as full, by a state that the delta rule corrects"),
+          gated_recurrence_kind<gated_delta_net>("as delta_net, with a decay of each token"),
+          gated_recurrence_kind<kimi_delta_attention>(
+              "as delta_net, with a decay of each channel and token")};
 }
 
 }  // namespace longspan

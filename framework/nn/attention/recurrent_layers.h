@@ -38,6 +38,24 @@ void declare(OptionTable& table, DeltaRuleOptions& options);
 std::optional<ProjectionShape> delta_rule_projections(const DeltaRuleOptions& options,
                                                       const AttentionBuildOptions& setting);
 
+// Attention op whose layer keeps a state of fixed size instead of keys, and gates its output.
+class RecurrentOp : public AttentionOp {
+ public:
+  bool supports_kv_cache() const override { return true; }
+  bool has_recurrent_state() const override { return true; }
+  bool supports_document_mask() const override { return true; }
+  bool rotates() const override { return false; }
+  bool gates_output() const override { return true; }
+  bool mixes_queries() const override { return true; }
+};
+
+// Throws ConfigurationError, with the name of the type, for a memory and for other masks than a
+// causal one.
+void require_causal(const AttentionMask& mask, const std::string& kind);
+
+// Returns an AttentionKind with a recurrent state, without `problem` and `make`.
+AttentionKind recurrent_kind(std::string name, std::string sees);
+
 // Parameters, in addition to the projections of MultiHeadAttention:
 // - retention: "output_gate". The gate of head h is 1 - 2^(-5 - h).
 // - gla: "decay" (low rank, a gate of each channel), "head_norm", "output_gate"
@@ -45,7 +63,7 @@ std::optional<ProjectionShape> delta_rule_projections(const DeltaRuleOptions& op
 //   "value_convolution" [heads * value dim, taps], "beta", "head_norm" [value dim]
 // - gated_delta_net also "decay", "log_rate" [heads] and "output_gate"; kimi_delta_attention the
 //   same with a gate of each channel and low ranks
-class GatedRecurrenceOp : public AttentionOp {
+class GatedRecurrenceOp : public RecurrentOp {
  public:
   struct Options {
     RecurrenceKind kind = RecurrenceKind::gated_delta_net;
@@ -61,14 +79,10 @@ class GatedRecurrenceOp : public AttentionOp {
   };
   GatedRecurrenceOp(const Scope& scope, const Options& options);
 
-  bool supports_kv_cache() const override { return true; }
-  bool has_recurrent_state() const override { return true; }
-  bool supports_document_mask() const override { return true; }
   // As in hybrid models, where only softmax layers have RoPE.
   bool rotates() const override { return !is_delta(); }
   // The delta types normalize queries and keys after their convolution.
   bool supports_qk_norm() const override { return !is_delta(); }
-  bool gates_output() const override { return true; }
   std::optional<ProjectionShape> projection_shape() const override { return options_.projections; }
   bool mixes_queries() const override { return is_delta(); }
   // Throws ConfigurationError for a memory and for other masks than a causal one.

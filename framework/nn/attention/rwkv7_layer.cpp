@@ -216,8 +216,7 @@ Variable Rwkv7Op::first_value(const ProjectedQKV& input,
 Variable Rwkv7Op::operator()(const ProjectedQKV& input,
                              const AttentionContext& context,
                              const ForwardContext& pass) const {
-  if (!is_causal(context.mask, "rwkv7", "its state covers one segment"))
-    throw ConfigurationError("attention type rwkv7 requires a causal model");
+  require_causal(context.mask, "rwkv7");
   require(context.first_value.defined(), "rwkv7 requires the values of the first layer");
   const ForwardContext rows = pass.of_all_rows();
   const Variable& x = input.input;
@@ -291,16 +290,11 @@ Variable Rwkv7Op::finish(const std::vector<Variable>& in) const {
 }
 
 AttentionKind rwkv7_kind() {
-  return {.name = "rwkv7",
-          .sees = "as delta_net, with a decay and a step size of each channel and token",
-          .alone = "its keys are summarized in a state",
-          .supports_kv_cache = true,
-          .supports_documents = true,
-          .turns = true,
-          .own_weights = true,
-          .has_probabilities = false,
-          .problem = problem_of_rwkv7,
-          .make = make_rwkv7};
+  AttentionKind kind = recurrent_kind(
+      "rwkv7", "as delta_net, with a decay and a step size of each channel and token");
+  kind.problem = problem_of_rwkv7;
+  kind.make = make_rwkv7;
+  return kind;
 }
 
 }  // namespace longspan

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "framework/nn/attention/attention_kind.h"
+#include "framework/nn/attention/recurrent_layers.h"
 #include "framework/nn/layers.h"
 #include "framework/options/options.h"
 
@@ -30,7 +30,7 @@ void declare(OptionTable& table, Rwkv7Options& options);
 // - "shift" [width] in each of these scopes but value_residual, which reads the input of the value:
 //   the share of the previous token in the input of a projection
 // - "key_scale", "rate_scale", "bonus" [C]; "output_norm/weight" and "output_norm/bias" [C]
-class Rwkv7Op : public AttentionOp {
+class Rwkv7Op : public RecurrentOp {
  public:
   struct Options {
     Rwkv7Options rwkv7;
@@ -50,12 +50,6 @@ class Rwkv7Op : public AttentionOp {
                            .key_dim = options_.dim,
                            .value_dim = options_.dim};
   }
-  bool supports_kv_cache() const override { return true; }
-  bool has_recurrent_state() const override { return true; }
-  bool supports_document_mask() const override { return true; }
-  bool rotates() const override { return false; }
-  bool gates_output() const override { return true; }
-  bool mixes_queries() const override { return true; }
   bool reads_first_value() const override { return true; }
   Variable first_value(const ProjectedQKV& input,
                        const AttentionContext& context,
