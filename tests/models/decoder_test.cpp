@@ -75,6 +75,18 @@ TEST(DecoderModel, RecurrentLayerGradientsMatchFiniteDifferences) {
   }
 }
 
+// rwkv7 requires layers that run once, without cross-attention, which pixel models may have.
+TEST(DecoderModel, OnlyDecodersOfTokensHaveValueResiduals) {
+  const ModelOptions options;
+  const auto has_it = [&](const FamilyTraits& traits) {
+    return options.attention_setting(traits, 0).value_residual;
+  };
+  EXPECT_TRUE(has_it({}));
+  EXPECT_FALSE(has_it({.has_cross_attention = true}));
+  EXPECT_FALSE(has_it({.repeats_layers = true}));
+  EXPECT_FALSE(has_it({.image = ImageGrid()}));
+}
+
 TEST(DecoderModel, MixingLayerGradientsMatchFiniteDifferences) {
   const ForwardContext pass = {.training = true, .random = Random(3)};
   for (const char* const kind : {"aft_full", "aft_local", "aft_simple", "gmlp"}) {
