@@ -70,6 +70,7 @@ class Decoder : public Backbone {
   std::string whole_sequence_setting() const override {
     return whole_sequence_type(options_.common.attention);
   }
+  bool is_stateful() const override { return options_.stateful; }
   std::int64_t vocabulary() const override { return vocabulary_size_; }
   std::int64_t max_segment_length() const override {
     const std::int64_t of_positions = options_.positions_each_layer
@@ -151,6 +152,19 @@ std::string validate_each_layer(const DecoderOptions& options, bool documents_ap
   return "";
 }
 
+// Their states hold keys that RoPE has rotated by positions in a segment; delta types, mamba2 and
+// rwkv7 do not rotate keys.
+std::string validate_stateful(const DecoderOptions& options) {
+  if (!options.stateful || options.spans.any() || !options.positions.rotary()) return "";
+  for (const std::string& kind : options.common.attention.kinds)
+    if (kind == "retention" || kind == "gla")
+      return fmt::format(
+          "model.stateful: true cannot be combined with model.position_embedding_type: rope in "
+          "layers of type {}, which rotate keys by their position in the segment; set it to false",
+          kind);
+  return "";
+}
+
 }  // namespace
 
 void declare(OptionTable& table, DecoderOptions& options, const PlannedBuildOptions& planned) {
@@ -182,6 +196,22 @@ void declare(OptionTable& table, DecoderOptions& options, const PlannedBuildOpti
               [&options, planned] {
                 return validate_each_layer(options, planned && planned().documents_apart);
               });
+  table.add(
+      "model.stateful",
+      options.stateful,
+      "layers with a gated linear recurrence start a segment from their state at the end of the "
+      "stream's previous segment, without a gradient; false: from zero. Other layers attend "
+      "within the segment",
+      needs(is("run.task", {"language_modeling"})),
+      only_with(layer_type({"retention",
+                            "gla",
+                            "mamba2",
+                            "delta_net",
+                            "gated_delta_net",
+                            "kimi_delta_attention",
+                            "rwkv7"})));
+  table.check({"model.stateful", "model.position_embedding_type", "model.attention.layer_types"},
+              [&options] { return validate_stateful(options); });
   declare(table, options.auxiliary, options.common, planned);
   table.check({"model.num_future_tokens"}, [&options, planned] {
     return validate_decoder_combinations(options, planned && planned().documents_apart);
@@ -194,6 +224,7 @@ BackboneFactory decoder_body(const DecoderOptions& options) {
       throw_if_error(validate_positions(
           options.positions, options.common, Sequences::segments, setting.segment));
     throw_if_error(validate_each_layer(options, setting.documents_apart));
+    throw_if_error(validate_stateful(options));
     if (options.positions_each_layer && !options.positions.learned())
       throw ConfigurationError(
           "model.per_layer_position_embeddings requires model.position_embedding_type: learned");

@@ -16,6 +16,7 @@ struct DecoderOptions {
   SpanOptions spans = {};             // replaces the positions
   bool positions_each_layer = false;  // learned positions: a table per layer, added to its input
   AuxiliaryLossOptions auxiliary = {};
+  bool stateful = false;  // recurrent states continue over the segments of a stream
 };
 
 void declare(OptionTable& table, DecoderOptions& options, const PlannedBuildOptions& planned);

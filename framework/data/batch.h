@@ -18,12 +18,13 @@ namespace longspan {
 // Recurrent state of the rows between batches.
 
 struct RecurrentStateTensor {
-  std::string name;  // in a checkpoint: "mems/3"
-  Tensor tensor;     // [rows, n, ...]
+  std::string name;  // "mems/3", or a RecurrentStateSpec::name
+  Tensor tensor;     // [rows, n, ...]; of a RecurrentStateSpec: this rank's part
 };
 
 // Immutable value; empty if the model has no recurrent state or has read nothing yet. Ranks that
-// shard the time of a row shard its state along axis 1 (shard_memory). Checkpoints save it.
+// shard the time of a row shard its Transformer-XL memory along axis 1 (shard_memory); the state of
+// a stateful model has no positions. Checkpoints save it.
 struct RecurrentState {
   std::vector<RecurrentStateTensor> tensors = {};
   std::optional<std::int64_t> all = {};  // n over the ranks; unset: this rank has all of it

@@ -31,7 +31,10 @@ class Reader {
     const std::int64_t longest = model.body().max_segment_length();
     if (longest > 0) segment_ = memory_ > 0 ? std::min(segment_, longest) : longest;
     if (memory_ == 0 && model.body().supports_kv_cache()) kept_ = std::make_shared<KVCache>();
-    if (longest == 0 && kept_) chunk_length_ = model.bptt_chunk_length();
+    if (longest == 0 && kept_) {
+      chunk_length_ = model.bptt_chunk_length();
+      if (!chunk_length_ && model.body().is_stateful()) chunk_length_ = segment_;
+    }
   }
 
   // Returns the logits after the prompt: [vocabulary].

@@ -16,7 +16,8 @@ namespace longspan {
 namespace {
 
 // Prefixes of checkpoint tensors that are not weights.
-constexpr std::array<std::string_view, 3> no_weights = {"optimizer/", "mems/", "data/"};
+constexpr std::array<std::string_view, 4> no_weights = {
+    "optimizer/", "mems/", "recurrent_state/", "data/"};
 constexpr std::string_view weight_of = "/weight";
 
 // Joins the adapters of layers that are fused into one matrix in PEFT. A is the vertical

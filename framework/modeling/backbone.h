@@ -143,6 +143,8 @@ class Backbone {
   // without recurrent state.
   virtual std::int64_t max_mem_len() const { return 0; }
   virtual std::vector<std::string> recurrent_state_names() const { return {}; }
+  // Returns whether layers with a recurrent state continue from the stream's previous segment.
+  virtual bool is_stateful() const { return false; }
   // Collective over the ranks that share the weights. Returns metrics of the current weights, by
   // name.
   virtual std::vector<std::pair<std::string, double>> metric_values() const { return {}; }

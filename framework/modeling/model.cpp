@@ -44,6 +44,10 @@ Model::Model(const ModelBuildOptions& setting,
         "memory.bptt_chunk_length: {} cannot be combined with model.norm.type: powernorm, whose "
         "statistics cover whole sequences; set it to none",
         *bptt_chunk_length_);
+  if (body_->is_stateful() && sampling_.mixing != ScheduledSamplingMethod::none)
+    throw ConfigurationError(
+        "model.stateful cannot be combined with scheduled sampling, which predicts a segment "
+        "twice; set it to false");
   const OutputHeadSpec end = body_->end();
   if (end.norm) final_norm_.emplace(scope.child("final_norm"), end.width, end.norm_form, *end.norm);
   dropout_ = end.dropout;
@@ -69,6 +73,19 @@ void add_losses(Losses& sum, Losses&& more) {
 
 }  // namespace
 
+namespace {
+
+// The recurrent state after the last chunk of a sequence; empty before that chunk. It has no
+// positions to attend to.
+RecurrentState states_after(const SequenceStates& states) {
+  RecurrentState result = {.tensors = {}, .all = 0};
+  for (const auto& [name, state] : states.after)
+    result.tensors.push_back({name, state->value});
+  return result;
+}
+
+}  // namespace
+
 BackboneOutput Model::read(const ModelInput& reading, const ForwardContext& pass) const {
   const ProcessMesh& mesh = parameters().mesh();
   ForwardContext divided = pass;
@@ -85,6 +102,8 @@ BackboneOutput Model::read(const ModelInput& reading, const ForwardContext& pass
   divided.time = states.time;
   if (final_norm_) states.hidden = (*final_norm_)(states.hidden, divided.child("final_norm"), {});
   states.hidden = drop(states.hidden, dropout_, divided.child("output"));
+  if (pass.kv_cache && pass.kv_cache->states())
+    states.carried = states_after(*pass.kv_cache->states());
   if (!states.carried.tensors.empty() && !states.carried.all)
     states.carried.all =
         std::min(reading.max_mem_len + reading.extra_context, reading.carried.length() + time);
@@ -158,6 +177,16 @@ ChunkedSequence Model::chunked(const ModelInput& reading) const {
   return {.memory = reading.carried.length(),
           .total = time,
           .chunk_length = bptt_chunk_length_.value_or(std::max<std::int64_t>(time, 1))};
+}
+
+std::shared_ptr<KVCache> Model::sequence_cache(const ModelInput& reading, bool trains) const {
+  const ChunkedSequence sequence = chunked(reading);
+  if (!body_->is_stateful())
+    return sequence.count() > 1 ? std::make_shared<KVCache>(sequence, trains) : nullptr;
+  auto states = std::make_shared<SequenceStates>();
+  for (const RecurrentStateTensor& state : reading.carried.tensors)
+    states->before[state.name] = state.tensor;
+  return std::make_shared<KVCache>(sequence, trains, std::move(states));
 }
 
 void Model::compute_states(const ModelInput& reading, const ForwardContext& given) const {

@@ -41,6 +41,14 @@ class Model {
   // Returns the sequences of a batch as training and evaluation read them: in chunks of
   // memory.bptt_chunk_length.
   ChunkedSequence chunked(const ModelInput& reading) const;
+  // Returns the KV cache for a pass over these sequences in chunks, with the states before them.
+  // Null if whole sequences are read without one.
+  std::shared_ptr<KVCache> sequence_cache(const ModelInput& reading, bool trains) const;
+  // Returns the tensors of ModelInput::carried of a stateful model; empty for others.
+  std::vector<RecurrentStateSpec> recurrent_states() const {
+    return body_->is_stateful() ? parameters_->recurrent_states()
+                                : std::vector<RecurrentStateSpec>();
+  }
   // Returns memory.bptt_chunk_length.
   const std::optional<std::int64_t>& bptt_chunk_length() const { return bptt_chunk_length_; }
   // Returns the encoder outputs that all chunks of a batch attend to; empty without an encoder.

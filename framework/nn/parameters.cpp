@@ -77,6 +77,26 @@ ShardRange shard_range(std::int64_t total, int rank, int ranks) {
   return {begin, total * (rank + 1) / ranks - begin, total};
 }
 
+RecurrentStateSpec recurrent_state_spec(const ProcessMesh& mesh,
+                                        const std::string& name,
+                                        const Shape& shape,
+                                        DType dtype,
+                                        StateSplit split,
+                                        int axis) {
+  const bool by_tensor = split != StateSplit::none;
+  const bool by_context = split == StateSplit::tensor_and_context;
+  const int context = by_context ? mesh.context.size() : 1;
+  const int rank =
+      (by_tensor ? mesh.tensor.rank() * context : 0) + (by_context ? mesh.context.rank() : 0);
+  return {.name = name,
+          .shape = shape,
+          .dtype = dtype,
+          .axis = axis,
+          .part = shard_range(shape[axis], rank, by_tensor ? mesh.tensor.size() * context : 1),
+          .is_primary_owner = (by_tensor || mesh.tensor.rank() == 0) &&
+                              (by_context || mesh.context.rank() == 0)};
+}
+
 std::vector<std::int64_t> Parameter::offset() const {
   std::vector<std::int64_t> result(static_cast<std::size_t>(global_shape.dimensions()), 0);
   if (split()) result[static_cast<std::size_t>(split_axis)] = part.begin;
@@ -288,6 +308,12 @@ Weight Scope::bounded(const std::string& name,
                       int split_axis) const {
   return parameters_->add(
       child(name).path(), global_shape, split_axis, initial, false, {}, false, range);
+}
+
+std::string Scope::add_recurrent_state(RecurrentStateSpec spec) const {
+  spec.name = path_.empty() ? spec.name : path_ + "/" + spec.name;
+  parameters_->add_recurrent_state(spec);
+  return spec.name;
 }
 
 ShardRange Scope::part(std::int64_t total) const {

@@ -123,6 +123,28 @@ struct Parameter {
   std::vector<std::int64_t> offset() const;
 };
 
+// One tensor of the recurrent state of a layer, with which the next segment of a stream continues.
+struct RecurrentStateSpec {
+  std::string name;  // "layers/0/attention/state"
+  Shape shape;       // [1, ...]: of one stream, over all ranks
+  DType dtype;
+  int axis;               // axis that ranks split
+  ShardRange part;        // this rank's part of the axis
+  bool is_primary_owner;  // this rank saves its part, of which others may have a copy
+
+  // Returns the shape of this rank's part for `rows` streams.
+  Shape local_shape(std::int64_t rows) const { return shape.with(0, rows).with(axis, part.count); }
+};
+
+// Ranks that split a recurrent state; the others have a copy.
+enum class StateSplit : std::uint8_t { none, tensor, tensor_and_context };
+RecurrentStateSpec recurrent_state_spec(const ProcessMesh& mesh,
+                                        const std::string& name,
+                                        const Shape& shape,
+                                        DType dtype,
+                                        StateSplit split,
+                                        int axis = 1);
+
 // Use of a parameter in matrix products, in addition to its shape.
 struct ParameterUse {
   bool bias = false;     // added to a product; rounded on a GPU
@@ -220,6 +242,9 @@ class Parameters {
                                                         const PowerOptions& options,
                                                         double epsilon);
 
+  // Registers a tensor of the recurrent state of a layer.
+  void add_recurrent_state(const RecurrentStateSpec& spec) { recurrent_states_.push_back(spec); }
+
   // Allocates the buckets and initializes the weights. Requires one call, after the model is built.
   void allocate(const Random& random);
   // Rounds the masters into the compute copies and gathers these, including frozen ones. Requires a
@@ -244,6 +269,7 @@ class Parameters {
   const FineTuning& tuning() const { return tuning_; }
   const std::vector<ParameterBucket>& buckets() const { return buckets_; }
   const std::vector<std::shared_ptr<EmaCentroids>>& centroids() const { return centroids_; }
+  const std::vector<RecurrentStateSpec>& recurrent_states() const { return recurrent_states_; }
   const std::vector<std::shared_ptr<PowerStatistics>>& power_statistics() const { return power_; }
   // Ranges of all trained buckets that are not empty and that the next step reads.
   const std::vector<FlatParameterRun>& runs() const { return runs_; }
@@ -304,6 +330,7 @@ class Parameters {
   std::vector<ParameterBucket> buckets_;
   std::vector<std::shared_ptr<EmaCentroids>> centroids_;
   std::vector<std::shared_ptr<PowerStatistics>> power_;
+  std::vector<RecurrentStateSpec> recurrent_states_;
   std::vector<FlatParameterRun> all_runs_;
   std::vector<FlatParameterRun> runs_;  // subset of all_runs_ that the next step reads
   std::int64_t shard_elements_ = 0;
@@ -373,6 +400,9 @@ class Scope {
                  const ValueBounds& range,
                  int split_axis = -1) const;
 
+  // Registers a tensor of the recurrent state of the layer at this path, which `spec` names.
+  // Returns its full name.
+  std::string add_recurrent_state(RecurrentStateSpec spec) const;
   // Registers a linear layer between hidden states at this path.
   void add_linear_layer() const { parameters_->add_linear_layer(path_); }
   // Limits reads of the parameters created here so far to the first `steps` training steps.

@@ -88,14 +88,14 @@ void RolloutSource::restore(const Tensor& cursors) {
 }
 
 void RolloutSource::save_state(TrainingState& state) const {
-  const ProcessMesh& mesh = model_->parameters().mesh();
+  const Parameters& parameters = model_->parameters();
   const std::int64_t first = setting_.lives.rows.begin, total = setting_.environments;
   state.scalars.set(environment_name, setting_.lives.environment.description);
   state.scalars.set(epochs_name, setting_.options.epochs);
   state.scalars.set(minibatches_name, setting_.options.minibatches);
-  save_recurrent_state(state, reader_.carried(), first, total, mesh, carried_prefix);
+  save_recurrent_state(state, reader_.carried(), first, total, parameters, carried_prefix);
   if (made_ == 0) return;
-  save_recurrent_state(state, begun_, first, total, mesh, partial_prefix);
+  save_recurrent_state(state, begun_, first, total, parameters, partial_prefix);
   for (const auto& [name, field] : fields_)
     state.add_part(field_prefix + name, field, 0, first, total, is_owner());
 }
@@ -156,13 +156,13 @@ void RolloutSource::load_state(const Checkpoint& checkpoint) {
   }
   TrainingState state;
   const std::int64_t first = setting_.lives.rows.begin, total = setting_.environments;
-  save_recurrent_state(state, carried, first, total, parameters.mesh(), carried_prefix, forgotten);
-  save_recurrent_state(state, begun_, first, total, parameters.mesh(), partial_prefix);
+  save_recurrent_state(state, carried, first, total, parameters, carried_prefix, forgotten);
+  save_recurrent_state(state, begun_, first, total, parameters, partial_prefix);
   for (const auto& [name, field] : fields_)
     state.add_part(field_prefix + name, field, 0, first, total, is_owner());
   checkpoint.read(std::span<const StateTensor>(state.tensors));
-  cast_recurrent_state(carried, parameters.compute_dtype());
-  cast_recurrent_state(begun_, parameters.compute_dtype());
+  cast_recurrent_state(carried, parameters);
+  cast_recurrent_state(begun_, parameters);
   reader_.begin(carried);
 }
 

@@ -246,7 +246,7 @@ EvaluationResult evaluate(const Model& model,
     reading.fields = batch.fields;
     const ChunkedSequence sequence = model.chunked(reading);
     ForwardContext pass;
-    if (sequence.count() > 1) pass.kv_cache = std::make_shared<KVCache>(sequence, false);
+    pass.kv_cache = model.sequence_cache(reading, false);
     RecurrentState carried;
     for (std::int64_t chunk = 0; chunk < sequence.count(); ++chunk) {
       if (pass.kv_cache) pass.kv_cache->start_chunk(chunk);

@@ -1,17 +1,46 @@
 #include "framework/trainer/recurrent_state_io.h"
 
+#include <algorithm>
+
 #include "framework/autograd/ops.h"
 #include "framework/nn/sequence_shard.h"
 
 namespace longspan {
+namespace {
+
+std::string checkpoint_name(const RecurrentStateSpec& spec) {
+  return "recurrent_state/" + spec.name;
+}
+
+// Returns null for a Transformer-XL memory.
+const RecurrentStateSpec* find_spec(const Parameters& parameters, const std::string& name) {
+  const auto& specs = parameters.recurrent_states();
+  const auto found = std::ranges::find(specs, name, &RecurrentStateSpec::name);
+  return found == specs.end() ? nullptr : &*found;
+}
+
+}  // namespace
 
 void save_recurrent_state(TrainingState& state,
                           const RecurrentState& carried,
                           std::int64_t first,
                           std::int64_t rows,
-                          const ProcessMesh& mesh,
+                          const Parameters& parameters,
                           const std::string& prefix,
                           std::int64_t before) {
+  for (const RecurrentStateTensor& piece : carried.tensors) {
+    const RecurrentStateSpec* const spec = find_spec(parameters, piece.name);
+    if (spec == nullptr) break;
+    std::vector<std::int64_t> offset(static_cast<std::size_t>(spec->shape.dimensions()), 0);
+    offset[0] = first;
+    offset[static_cast<std::size_t>(spec->axis)] = spec->part.begin;
+    state.add_box(prefix + checkpoint_name(*spec),
+                  piece.tensor,
+                  spec->shape.with(0, rows),
+                  offset,
+                  spec->is_primary_owner);
+  }
+  const ProcessMesh& mesh = parameters.mesh();
   const bool owner = mesh.shape.sequence || mesh.tensor.rank() == 0;
   const std::int64_t length = carried.length();
   // Recurrent state is contiguous in time.
@@ -48,6 +77,30 @@ RecurrentState allocate_recurrent_state(const Checkpoint& checkpoint,
   return carried;
 }
 
+RecurrentState allocate_recurrent_state(const Checkpoint& checkpoint,
+                                        const std::vector<RecurrentStateSpec>& specs,
+                                        std::int64_t count,
+                                        const Device& device) {
+  RecurrentState carried = {.tensors = {}, .all = 0};
+  for (const RecurrentStateSpec& spec : specs) {
+    const std::string name = checkpoint_name(spec);
+    if (!checkpoint.has(name)) return {};
+    const Shape& saved = checkpoint.shape_of(name);
+    if (saved.with(0, 1) != spec.shape)
+      throw DataError("{}: tensor \"{}\": expected [streams] and {}, found {}",
+                      checkpoint.path().string(),
+                      name,
+                      spec.shape.to_string(),
+                      saved.to_string());
+    carried.tensors.push_back({spec.name,
+                               Tensor::empty(spec.local_shape(count),
+                                             checkpoint.dtype_of(name),
+                                             device,
+                                             MemoryTag::recurrent_state)});
+  }
+  return carried;
+}
+
 std::int64_t saved_length(const Checkpoint& checkpoint,
                           const std::vector<std::string>& names,
                           const std::string& prefix) {
@@ -55,9 +108,12 @@ std::int64_t saved_length(const Checkpoint& checkpoint,
   return checkpoint.shape_of(prefix + names.front())[1];
 }
 
-void cast_recurrent_state(RecurrentState& carried, DType compute) {
-  for (RecurrentStateTensor& piece : carried.tensors)
-    piece.tensor = cast(Variable(piece.tensor), compute).value();
+void cast_recurrent_state(RecurrentState& carried, const Parameters& parameters) {
+  for (RecurrentStateTensor& piece : carried.tensors) {
+    const RecurrentStateSpec* const spec = find_spec(parameters, piece.name);
+    const DType dtype = spec != nullptr ? spec->dtype : parameters.compute_dtype();
+    piece.tensor = cast(Variable(piece.tensor), dtype).value();
+  }
 }
 
 }  // namespace longspan

@@ -7,17 +7,18 @@
 
 #include "checkpoints/checkpoint.h"
 #include "framework/data/batch.h"
-#include "framework/distributed/process_mesh.h"
+#include "framework/nn/parameters.h"
 
 namespace longspan {
 
 // Adds the state under its names, with `prefix`. `first`: the global index of its first row, of
-// `rows`. `before`: the number of earlier positions in the checkpoint, which are not read.
+// `rows`. `before`: the number of earlier positions in the checkpoint, which are not read. Tensors
+// of Parameters::recurrent_states are named "recurrent_state/" and their name.
 void save_recurrent_state(TrainingState& state,
                           const RecurrentState& carried,
                           std::int64_t first,
                           std::int64_t rows,
-                          const ProcessMesh& mesh,
+                          const Parameters& parameters,
                           const std::string& prefix = "",
                           std::int64_t before = 0);
 
@@ -32,12 +33,20 @@ RecurrentState allocate_recurrent_state(const Checkpoint& checkpoint,
                                         const std::string& prefix = "",
                                         std::optional<std::int64_t> longest = {});
 
+// Allocates `count` rows of a stateful model's state; empty if the checkpoint lacks a tensor of it.
+// Throws DataError, which names the tensor, if one has another shape.
+RecurrentState allocate_recurrent_state(const Checkpoint& checkpoint,
+                                        const std::vector<RecurrentStateSpec>& specs,
+                                        std::int64_t count,
+                                        const Device& device);
+
 // Returns the number of positions that the checkpoint has.
 std::int64_t saved_length(const Checkpoint& checkpoint,
                           const std::vector<std::string>& names,
                           const std::string& prefix = "");
 
-// Converts the state to the compute dtype.
-void cast_recurrent_state(RecurrentState& carried, DType compute);
+// Converts the state to the dtypes of these parameters: their compute dtype, or that of
+// RecurrentStateSpec.
+void cast_recurrent_state(RecurrentState& carried, const Parameters& parameters);
 
 }  // namespace longspan

@@ -138,6 +138,7 @@ std::optional<Trainer::PartLoss> Trainer::run_part(const Batch& batch,
   RecurrentState* const next = batch.carried ? nullptr : &next_carried_[part];
   const ChunkedSequence sequence = model_->chunked(reading);
   const auto chunks = static_cast<std::size_t>(sequence.count());
+  pass.kv_cache = model_->sequence_cache(reading, true);
   if (chunks == 1) return run_backward(reading, counts, pass, next, part, parts);
   // All chunks attend to the same encoder outputs, which accumulate a gradient.
   std::vector<Variable> encoded;
@@ -152,7 +153,6 @@ std::optional<Trainer::PartLoss> Trainer::run_part(const Batch& batch,
     output.rows.zero_gradient();
   }
   const std::size_t passes = chunks + (encoded.empty() ? 0 : 1);
-  pass.kv_cache = std::make_shared<KVCache>(sequence, true);
   ChunkProgress progress = {.chunks = sequence.count() - 1,
                             .part = static_cast<std::int64_t>(part) + 1,
                             .parts = static_cast<std::int64_t>(parts)};
@@ -401,7 +401,7 @@ void Trainer::save(TrainingState& state, const CursorRows& rows) const {
   optimizer_.save(state.scalars);
   std::int64_t first = rows.begin;
   for (const RecurrentState& part : carried_) {
-    save_recurrent_state(state, part, first, rows.total, mesh());
+    save_recurrent_state(state, part, first, rows.total, model_->parameters());
     if (!part.tensors.empty()) first += part.tensors.front().tensor.shape()[0];
   }
   if (loss_scale_) loss_scale_->save(state.scalars);
@@ -417,10 +417,14 @@ void Trainer::restore(const Checkpoint& checkpoint, const CursorRows& rows, std:
   model_->parameters().set_steps(steps_);
   check_ended(checkpoint, model_->parameters());
   const std::vector<std::string> names = model_->body().recurrent_state_names();
-  if (model_->body().max_mem_len() > 0)
-    for (RecurrentState& part : carried_)
-      part = allocate_recurrent_state(
-          checkpoint, names, count / std::ssize(carried_), mesh(), model_->parameters().device());
+  const std::vector<RecurrentStateSpec> specs = model_->recurrent_states();
+  const Device& device = model_->parameters().device();
+  const std::int64_t streams = count / std::ssize(carried_);
+  for (RecurrentState& part : carried_) {
+    if (!specs.empty()) part = allocate_recurrent_state(checkpoint, specs, streams, device);
+    if (model_->body().max_mem_len() > 0)
+      part = allocate_recurrent_state(checkpoint, names, streams, mesh(), device);
+  }
   TrainingState state;
   save(state, rows);
   checkpoint.read(std::span<const StateTensor>(state.tensors));
@@ -431,7 +435,7 @@ void Trainer::restore(const Checkpoint& checkpoint, const CursorRows& rows, std:
   skipped_in_a_row_ = scalars.get<std::int64_t>("trainer/consecutive_skips");
   tokens_ = scalars.get<std::int64_t>("trainer/tokens");
   for (RecurrentState& part : carried_)
-    cast_recurrent_state(part, model_->parameters().compute_dtype());
+    cast_recurrent_state(part, model_->parameters());
   model_->parameters().refresh_compute();
   optimizer_.use_train_weights();
 }

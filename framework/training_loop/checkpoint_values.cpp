@@ -166,13 +166,19 @@ void check_streams(Judgement& judgement) {
                               cursors.to_string()));
     return;
   }
-  for (const CheckpointTensor& tensor : checkpoint.tensors())
+  for (const CheckpointTensor& tensor : checkpoint.tensors()) {
+    if (tensor.name.starts_with("recurrent_state/") && tensor.shape[0] != cursors[0])
+      judgement.say(fmt::format("tensor \"{}\": expected [{} streams, ...], found {}",
+                                tensor.name,
+                                cursors[0],
+                                tensor.shape.to_string()));
     if (tensor.name.starts_with("mems/") &&
         (tensor.shape.dimensions() != 3 || tensor.shape[0] != cursors[0] || tensor.shape[1] < 1))
       judgement.say(fmt::format("tensor \"{}\": expected [{} streams, rows, width], found {}",
                                 tensor.name,
                                 cursors[0],
                                 tensor.shape.to_string()));
+  }
 }
 
 // Any number, including NaN, as a step may have diverged.

@@ -4,6 +4,7 @@
     tests/launch/resume_test.py build/launch/longspan
 """
 
+import json
 import os
 import random
 import re
@@ -19,6 +20,11 @@ from jobs import Layout, until
 
 STEPS = 60
 ALL = "LONGSPAN_ALL" in os.environ  # launch/test --all
+# A decoder whose recurrent states continue over segments.
+STATEFUL = {"family": "decoder", "stateful": True, "num_hidden_layers": 3, "hidden_size": 16, "num_attention_heads": 4, "dropout": 0.1,
+            "position_embedding_type": "rope",
+            "attention": {"layer_types": ["rwkv7", "mamba2", "gated_delta_net"],
+                          "mamba2": {"head_dim": 4, "state_size": 3, "n_groups": 2}}}
 KILLS = 5 if ALL else 3  # per layout; tests/reliability/kills_test.py accepts any number
 
 
@@ -182,6 +188,16 @@ class ExactResume(jobs.TestCase):
         "linear": {"training.lr_scheduler.type": "linear", "training.lr_scheduler.warmup_steps": 5},
     }
 
+    def test_recurrent_states_resume_exactly(self):
+        (self.directory / "tiny.yaml").write_text(json.dumps({**self.sections, "model": STATEFUL}))
+        layout = Layout(1, 2, context=2, sequence=True)
+        for name, settings in {"chunks": {"memory.bptt_chunk_length": 3}, "bfloat16": {"precision.compute_dtype": "bfloat16"}}.items():
+            with self.subTest(name):
+                self.train(name, layout, settings)
+                self.train("resumed", layout, {**settings, "checkpoint.resume_from": self.run_at(name).checkpoint(4)})
+                self.assertEqual(self.run_at("resumed").state(8), self.run_at(name).state(8))
+                shutil.rmtree(self.directory / "resumed")
+
     def test_each_variant_resumes_exactly(self):
         jobs.write_text(self.directory / "short.txt", words=60)  # an epoch has about 4 steps
         for number, (name, settings) in enumerate(self.variants.items()):
@@ -264,6 +280,31 @@ class ElasticResume(jobs.TestCase):
             for layout in Layout(1, 1), Layout(2, 1, context=2), sharing[number - 1]:
                 with self.subTest(saved=str(saver), resumed=str(layout)):
                     self.resume(run.checkpoint(4), layout, {}, one.metrics())
+
+    def test_resumes_recurrent_states_across_layouts(self):
+        (self.directory / "tiny.yaml").write_text(json.dumps({**self.sections, "model": STATEFUL}))
+        layouts = [Layout(1, 1), Layout(1, 2, context=2, sequence=True), Layout(2, 2), Layout(1, 1, context=4)]
+        expected = None
+        for number, saver in enumerate(layouts):
+            self.train(f"saved-{number}", saver, self.settings)
+            run = self.run_at(f"saved-{number}")
+            expected = expected or run.metrics()
+            self.assert_losses(run.metrics(), expected)
+            with self.subTest(saved=str(saver), resumed=str(layouts[number - 1])):
+                self.resume(run.checkpoint(4), layouts[number - 1], {}, expected)
+        saved = self.run_at("saved-1")
+        self.assertIn("recurrent_state/layers/1/attention/query_convolution", saved.state(8)["tensors"])
+        self.assertIn("valid", self.longspan("verify", saved.path).output)
+        # Only the states tell several segments from one.
+        text = [json.loads(self.longspan("evaluate", saved.path, "--data", "text.txt", "--json", "--seq-length", length).output)["loss"]
+                for length in ("5", "64")]
+        self.assertAlmostEqual(text[0], text[1], delta=1e-12)
+        prompt = (self.directory / "text.txt").read_text()[:40]
+        text = [self.longspan("generate", saved.path, "--prompt", prompt, "--max-new-tokens", "20", "--temperature", "0",
+                              "--seq-length", length).output for length in ("7", "64")]
+        self.assertEqual(text[0], text[1])
+        self.train("zero", Layout(1, 1), {**self.settings, "model.stateful": False})
+        self.assertNotAlmostEqual(self.run_at("zero").metrics()[1]["loss"], expected[1]["loss"], delta=1e-6)
 
     def test_resumes_with_other_gradient_accumulation(self):
         self.train("saved", Layout(1, 2), {**self.settings, "training.gradient_accumulation_steps": 2})

@@ -63,6 +63,18 @@ inline Kind decoder(const AttentionOptions& attention,
           }};
 }
 
+// Recurrent states continue over segments.
+inline Kind stateful(const AttentionOptions& attention) {
+  return {fmt::format("stateful decoder, {}", fmt::join(attention.kinds, ", ")),
+          [=](ResidualKind residual, const ModelBuildOptions& setting) {
+            DecoderOptions options = {.stateful = true};
+            options.common = dropped_options(NormPosition::pre);
+            options.common.residual = residual;
+            options.common.attention = attention;
+            return make_decoder(options, setting);
+          }};
+}
+
 inline Kind transformer_xl(const AttentionOptions& attention, std::int64_t memory) {
   return {fmt::format("transformer_xl, {}", fmt::join(attention.kinds, ", ")),
           [=](ResidualKind residual, const ModelBuildOptions& setting) {
@@ -350,6 +362,10 @@ inline std::vector<Kind> kinds() {
                              .original = 3}));
   all.push_back(llama_style(short_attention({"full", "global_local"})));
   all.push_back(hybrid_style());
+  all.push_back(stateful(short_attention({"retention", "kimi_delta_attention"})));
+  all.push_back(stateful(with_own_heads(short_attention({"gated_delta_net", "sliding_window"}))));
+  all.push_back(stateful(short_attention({"mamba2", "gla"})));
+  all.push_back(stateful(short_attention({"rwkv7", "gmlp"})));
   all.push_back(with_inner_losses());
   all.push_back(with_power_norms(0));
   all.push_back(with_power_norms(3));
@@ -363,6 +379,7 @@ inline std::vector<Kind> kinds() {
   all.push_back(with_documents(decoder(short_attention({"full"})), 2));
   all.push_back(with_documents(with_rotary(short_attention({"full", "strided"}), {}), 3));
   all.push_back(with_documents(decoder(short_attention({"gated_delta_net", "retention"})), 3));
+  all.push_back(with_documents(stateful(short_attention({"delta_net", "mamba2"})), 3));
   all.push_back(with_documents(decoder(short_attention({"aft_local", "aft_simple"})), 3));
   all.push_back(with_documents(decoder(short_attention({"aft_full"})), 4));
   return all;

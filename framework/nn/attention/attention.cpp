@@ -166,6 +166,8 @@ MultiHeadAttention::MultiHeadAttention(const Scope& scope,
             .initial = options.initial_out ? options.initial_out : options.initial}),
       rotary_(options.rotary),
       mechanism_(std::move(mechanism)) {
+  for (const RecurrentStateSpec& state : mechanism_->recurrent_states(scope.parameters()))
+    state_names_.push_back(scope.add_recurrent_state(state));
   if (!options.query_key_norm || !mechanism_->supports_qk_norm()) return;
   if (query_) query_norm_.emplace(scope.child("query_norm"), dim_, *options.query_key_norm);
   if (key_) key_norm_.emplace(scope.child("key_norm"), dim_, *options.query_key_norm);
@@ -182,7 +184,8 @@ Variable MultiHeadAttention::operator()(const Variable& x,
   const ForwardContext reading = has_memory && pass.time.total > 0
                                      ? over_memory_too(pass, memory.defined())
                                      : pass.of_all_rows();
-  if (pass.kv_cache) return attend_with_cache(asking, seen, reading, context, pass);
+  if (pass.kv_cache && (pass.kv_cache->has_keys() || mechanism_->has_recurrent_state()))
+    return attend_with_cache(asking, seen, reading, context, pass);
   ProjectedQKV projected = project(asking, seen, reading, pass);
   if (mesh_.context.size() > 1 && !pass.time.repeated)
     projected.shares =
@@ -215,10 +218,7 @@ Variable MultiHeadAttention::first_value(const Variable& x,
                                          const ForwardContext& pass) const {
   ProjectedQKV input = {
       .query = {}, .key = {}, .value = {}, .heads = heads_, .input = region_.enter(x, pass.time)};
-  if (pass.kv_cache) {
-    input.state = &pass.kv_cache->layer(pass.random.place());
-    input.state->require_rows(x.shape()[0]);
-  }
+  if (pass.kv_cache) input.state = &recurrent_state(x.shape()[0], pass);
   return mechanism_->first_value(input, context, pass);
 }
 

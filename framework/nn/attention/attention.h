@@ -116,6 +116,8 @@ class MultiHeadAttention {
                                 const std::optional<QKNorm>& norm,
                                 const ForwardContext& pass,
                                 bool with_memory = false) const;
+  // Returns this layer's state in pass.kv_cache, for `rows` streams.
+  LayerKVCache& recurrent_state(std::int64_t rows, const ForwardContext& pass) const;
   // Returns keys and values with the number of heads that the op reads.
   ProjectedQKV for_heads(ProjectedQKV&& projected) const;
   // Repeats key heads to one per query head.
@@ -152,6 +154,7 @@ class MultiHeadAttention {
   std::optional<QKNorm> key_norm_;
   std::optional<Rotary> rotary_;
   std::unique_ptr<AttentionOp> mechanism_;
+  std::vector<std::string> state_names_;  // of AttentionOp::recurrent_states
 };
 
 }  // namespace longspan

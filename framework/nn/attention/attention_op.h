@@ -149,6 +149,9 @@ class AttentionOp {
   // Returns whether its chunks continue from a recurrent state (ProjectedQKV::state) instead of
   // keys.
   virtual bool has_recurrent_state() const { return false; }
+  // Returns the tensors of its recurrent state by index (chunk_state), if a segment can continue
+  // from the state of the stream's previous one.
+  virtual std::vector<RecurrentStateSpec> recurrent_states(const Parameters&) const { return {}; }
   // Returns whether RoPE applies to its queries and keys.
   virtual bool rotates() const { return true; }
   // Returns whether QK norm applies to its queries and keys.

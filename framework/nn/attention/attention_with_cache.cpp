@@ -75,14 +75,20 @@ Variable MultiHeadAttention::attend_with_cache(const Variable& asking,
   require(!cache.longest(), "a recurrent state does not support a limited KV cache");
   require(!context.mask.key_length.defined() && !context.mask.key_padding.defined(),
           "a recurrent state does not support padding");
-  LayerKVCache& layer = pass.kv_cache->layer(pass.random.place());
-  layer.require_rows(asking.shape()[0]);
-  projected.state = &layer;
+  projected.state = &recurrent_state(asking.shape()[0], pass);
   if (is_chunk && mesh_.context.size() > 1)
     projected.shares = chunk_keys(mesh_, *cache.sequence(), cache.chunk(), 0).shards;
   AttentionContext causal = context;
   causal.mask.rules = context.mask.rules & masks::causal();
   return apply_attention(for_heads(std::move(projected)), causal, pass);
+}
+
+LayerKVCache& MultiHeadAttention::recurrent_state(std::int64_t rows,
+                                                  const ForwardContext& pass) const {
+  LayerKVCache& layer = pass.kv_cache->layer(pass.random.place());
+  layer.require_rows(rows);
+  layer.set_state_names(state_names_);
+  return layer;
 }
 
 AttentionContext MultiHeadAttention::with_chunk_keys(ProjectedQKV& projected,

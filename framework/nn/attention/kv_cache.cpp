@@ -138,11 +138,17 @@ ChunkBoundaries LayerKVCache::boundaries(std::size_t index) {
   if (boundaries_.size() <= index) boundaries_.resize(index + 1);
   auto& states = boundaries_[index];
   ChunkBoundaries ends;
+  const bool continues = states_ && index < state_names_.size();
+  if (continues && chunk_ == 0 && !states.contains(0))
+    if (const auto found = states_->before.find(state_names_[index]);
+        found != states_->before.end())
+      states[0] = std::make_shared<BoundaryTensor>(BoundaryTensor{.value = found->second});
   if (const auto found = states.find(chunk_); found != states.end()) ends.before = found->second;
-  if (is_last_) return ends;
+  if (is_last_ && !continues) return ends;
   std::shared_ptr<BoundaryTensor>& after = states[chunk_ + 1];
   if (!after) after = std::make_shared<BoundaryTensor>();
   ends.after = after;
+  if (is_last_) states_->after[state_names_[index]] = after;
   return ends;
 }
 
@@ -166,9 +172,12 @@ std::vector<Variable> LayerKVCache::append_chunk(std::span<const Variable> proje
   return result;
 }
 
-void LayerKVCache::start_chunk(std::int64_t chunk, bool last) {
+void LayerKVCache::start_chunk(std::int64_t chunk,
+                               bool last,
+                               const std::shared_ptr<SequenceStates>& states) {
   chunk_ = chunk;
   is_last_ = last;
+  states_ = states;
 }
 
 void LayerKVCache::drop_boundaries(bool training) {
@@ -201,7 +210,7 @@ void LayerKVCache::reorder(std::span<const std::int64_t> rows) {
 
 LayerKVCache& KVCache::layer(std::uint64_t place) {
   LayerKVCache& layer = layers_[place];
-  layer.start_chunk(chunk_, sequence_ && chunk_ + 1 == sequence_->count());
+  layer.start_chunk(chunk_, sequence_ && chunk_ + 1 == sequence_->count(), states_);
   return layer;
 }
 
@@ -209,7 +218,7 @@ void KVCache::start_chunk(std::int64_t chunk) {
   is_new_chunk_ = chunk >= chunk_;
   chunk_ = chunk;
   for (auto& [place, layer] : layers_) {
-    layer.start_chunk(chunk, sequence_ && chunk + 1 == sequence_->count());
+    layer.start_chunk(chunk, sequence_ && chunk + 1 == sequence_->count(), states_);
     layer.drop_boundaries(trains_);
   }
 }

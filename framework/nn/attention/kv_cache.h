@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "framework/autograd/chunk_state.h"
@@ -15,6 +16,12 @@
 #include "framework/nn/sequence_shard.h"
 
 namespace longspan {
+
+// Recurrent states at both ends of a sequence, by RecurrentStateSpec::name.
+struct SequenceStates {
+  std::map<std::string, Tensor> before = {};  // missing: zero
+  std::map<std::string, std::shared_ptr<BoundaryTensor>> after = {};
+};
 
 // State of one attention layer. For decoding: several projections of the same positions, each
 // [rows, positions, heads of this rank, dim]. The capacity exceeds the number of cached positions,
@@ -48,6 +55,8 @@ class LayerKVCache {
   // Returns tensor `index` of the recurrent state, [rows, ...], before and after the current chunk.
   // Ops with a recurrent state have it instead of projections, or in addition to them.
   ChunkBoundaries boundaries(std::size_t index = 0);
+  // Names the tensors of the recurrent state that continue from KVCache::states.
+  void set_state_names(const std::vector<std::string>& names) { state_names_ = names; }
 
   // For chunked training: appends the rows of the current chunk, and returns each projection with
   // the rows that the chunk attends to, `seen.before` and its own.
@@ -55,8 +64,9 @@ class LayerKVCache {
 
  private:
   friend class KVCache;
-  // Chunk that the layer computes. `last`: no later chunk continues from its state.
-  void start_chunk(std::int64_t chunk, bool last);
+  // Chunk that the layer computes. `last`: no later chunk continues from its state, except that
+  // `states` receives it.
+  void start_chunk(std::int64_t chunk, bool last, const std::shared_ptr<SequenceStates>& states);
   // Drops the states at all boundaries but those of the current chunk and, for training, those
   // before it.
   void drop_boundaries(bool training);
@@ -76,6 +86,8 @@ class LayerKVCache {
 
   std::int64_t chunk_ = 0;
   bool is_last_ = false;
+  std::vector<std::string> state_names_;
+  std::shared_ptr<SequenceStates> states_;
   // By tensor index and chunk: the state before the chunk.
   std::vector<std::map<std::int64_t, std::shared_ptr<BoundaryTensor>>> boundaries_;
   // By projection: the rows of the whole sequence, where later chunks attend to all of them.
@@ -92,8 +104,12 @@ class KVCache {
   // current ones, as in a Transformer-XL with that memory length. None: all.
   explicit KVCache(std::optional<std::int64_t> longest = {}) : longest_(longest) {}
   // For a sequence that is read in chunks. trains: the states between all chunks are kept, for
-  // gradients; otherwise those of the current chunk.
-  KVCache(const ChunkedSequence& sequence, bool trains) : sequence_(sequence), trains_(trains) {}
+  // gradients; otherwise those of the current chunk. `states`: layers with a recurrent state start
+  // from it, and store in it the state after the last chunk; null: they start from zero.
+  KVCache(const ChunkedSequence& sequence,
+          bool trains,
+          std::shared_ptr<SequenceStates> states = nullptr)
+      : sequence_(sequence), trains_(trains), states_(std::move(states)) {}
 
   // Decoding: returns the number of positions read so far.
   std::int64_t positions() const { return positions_; }
@@ -103,6 +119,9 @@ class KVCache {
   // The sequence that is read in chunks, if any, and the current chunk.
   const std::optional<ChunkedSequence>& sequence() const { return sequence_; }
   std::int64_t chunk() const { return chunk_; }
+  // Returns whether keys of earlier positions are cached: not if the sequence is a single chunk.
+  bool has_keys() const { return !sequence_ || sequence_->count() > 1; }
+  const std::shared_ptr<SequenceStates>& states() const { return states_; }
   // Returns whether no earlier pass has read the current chunk.
   bool is_new_chunk() const { return is_new_chunk_; }
   // Returns whether the pass only computes the state for later chunks.
@@ -123,6 +142,7 @@ class KVCache {
   std::optional<std::int64_t> longest_;
   std::optional<ChunkedSequence> sequence_;
   bool trains_ = false;
+  std::shared_ptr<SequenceStates> states_;
   std::int64_t positions_ = 0;
   std::int64_t chunk_ = 0;
   bool is_new_chunk_ = true;

@@ -186,6 +186,22 @@ Mamba2Op::Convolution Mamba2Op::convolution(const Scope& scope, std::int64_t fea
   return result;
 }
 
+std::vector<RecurrentStateSpec> Mamba2Op::recurrent_states(const Parameters& parameters) const {
+  const Mamba2Options& mamba2 = options_.mamba2;
+  const std::int64_t heads = mamba2.heads_of(options_.width);
+  std::vector<RecurrentStateSpec> states = {
+      state_of_heads(parameters, heads, mamba2.state, mamba2.dim)};
+  if (options_.taps == 1) return states;
+  const auto add = [&](const char* name, std::int64_t channels, StateSplit split) {
+    states.push_back(state_of_convolution(parameters, name, options_.taps, channels, split));
+  };
+  add("value_convolution", heads * mamba2.dim, StateSplit::tensor_and_context);
+  // Every context rank has all groups.
+  add("key_convolution", mamba2.groups * mamba2.state, StateSplit::tensor);
+  add("query_convolution", mamba2.groups * mamba2.state, StateSplit::tensor);
+  return states;
+}
+
 Variable Mamba2Op::operator()(const ProjectedQKV& input,
                               const AttentionContext& context,
                               const ForwardContext& pass) const {

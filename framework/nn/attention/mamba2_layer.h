@@ -55,6 +55,7 @@ class Mamba2Op : public RecurrentOp {
     return ProjectionShape{.value_heads = options_.mamba2.heads_of(options_.width),
                            .value_dim = options_.mamba2.dim};
   }
+  std::vector<RecurrentStateSpec> recurrent_states(const Parameters& parameters) const override;
   // Throws ConfigurationError for a memory and for other masks than a causal one.
   Variable operator()(const ProjectedQKV& input,
                       const AttentionContext& context,

@@ -98,6 +98,30 @@ std::string problem_of_kind(RecurrenceKind kind,
 
 }  // namespace
 
+RecurrentStateSpec state_of_heads(const Parameters& parameters,
+                                  std::int64_t heads,
+                                  std::int64_t key_dim,
+                                  std::int64_t value_dim) {
+  return recurrent_state_spec(parameters.mesh(),
+                              "state",
+                              {1, heads, key_dim, value_dim},
+                              accumulator_of(parameters.compute_dtype()),
+                              StateSplit::tensor_and_context);
+}
+
+RecurrentStateSpec state_of_convolution(const Parameters& parameters,
+                                        const std::string& name,
+                                        std::int64_t taps,
+                                        std::int64_t channels,
+                                        StateSplit split) {
+  return recurrent_state_spec(parameters.mesh(),
+                              name,
+                              {1, taps - 1, 1, channels},
+                              parameters.compute_dtype(),
+                              split,
+                              3);
+}
+
 void require_causal(const AttentionMask& mask, const std::string& kind) {
   if (!is_causal(mask, kind, "its state covers one segment"))
     throw ConfigurationError("attention type {} requires a causal model", kind);
@@ -222,6 +246,22 @@ GatedRecurrenceOp::GatedRecurrenceOp(const Scope& scope, const Options& options)
   } else if (options.kind != delta_net) {
     output_gate_ = linear("output_gate", width, heads * value_dim, false);
   }
+}
+
+std::vector<RecurrentStateSpec> GatedRecurrenceOp::recurrent_states(
+    const Parameters& parameters) const {
+  const auto [heads, key_dim, value_dim] =
+      std::tuple(options_.heads, options_.key_dim, options_.value_dim);
+  std::vector<RecurrentStateSpec> states = {state_of_heads(parameters, heads, key_dim, value_dim)};
+  if (!is_delta() || options_.taps == 1) return states;
+  const std::int64_t keys =
+      key_dim * (options_.projections ? options_.projections->key_heads : heads);
+  for (const auto& [name, channels] : {std::pair("query_convolution", keys),
+                                       std::pair("key_convolution", keys),
+                                       std::pair("value_convolution", heads * value_dim)})
+    states.push_back(state_of_convolution(
+        parameters, name, options_.taps, channels, StateSplit::tensor_and_context));
+  return states;
 }
 
 Variable GatedRecurrenceOp::log_decay(const ProjectedQKV& input, const ForwardContext& pass) const {

@@ -49,6 +49,19 @@ class RecurrentOp : public AttentionOp {
   bool mixes_queries() const override { return true; }
 };
 
+// Returns the specification of the state that gated_recurrence has for all heads, named "state",
+// and that of rows before a convolution of `channels` that only tensor ranks, or also context ranks
+// split.
+RecurrentStateSpec state_of_heads(const Parameters& parameters,
+                                  std::int64_t heads,
+                                  std::int64_t key_dim,
+                                  std::int64_t value_dim);
+RecurrentStateSpec state_of_convolution(const Parameters& parameters,
+                                        const std::string& name,
+                                        std::int64_t taps,
+                                        std::int64_t channels,
+                                        StateSplit split);
+
 // Throws ConfigurationError, with the name of the type, for a memory and for other masks than a
 // causal one.
 void require_causal(const AttentionMask& mask, const std::string& kind);
@@ -85,6 +98,7 @@ class GatedRecurrenceOp : public RecurrentOp {
   bool supports_qk_norm() const override { return !is_delta(); }
   std::optional<ProjectionShape> projection_shape() const override { return options_.projections; }
   bool mixes_queries() const override { return is_delta(); }
+  std::vector<RecurrentStateSpec> recurrent_states(const Parameters& parameters) const override;
   // Throws ConfigurationError for a memory and for other masks than a causal one.
   Variable operator()(const ProjectedQKV& input,
                       const AttentionContext& context,

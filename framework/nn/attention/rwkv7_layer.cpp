@@ -194,6 +194,16 @@ Rwkv7Op::Rwkv7Op(const Scope& scope, const Options& options)
   no_gate_bias_ = constant(scope, {gate_.down->global_shape[0]}, {0}, wide_dtype(scope));
 }
 
+std::vector<RecurrentStateSpec> Rwkv7Op::recurrent_states(const Parameters& parameters) const {
+  std::vector<RecurrentStateSpec> states = {
+      state_of_heads(parameters, options_.heads, options_.dim, options_.dim),
+      state_of_convolution(parameters, "token_shift", 2, options_.width, StateSplit::none)};
+  if (options_.layer == 0)
+    states.push_back(
+        state_of_convolution(parameters, "value_shift", 2, options_.width, StateSplit::none));
+  return states;
+}
+
 Variable Rwkv7Op::difference(const ProjectedQKV& input,
                              const AttentionContext& context,
                              const ForwardContext& pass,

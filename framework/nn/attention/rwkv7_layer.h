@@ -54,6 +54,7 @@ class Rwkv7Op : public RecurrentOp {
   Variable first_value(const ProjectedQKV& input,
                        const AttentionContext& context,
                        const ForwardContext& pass) const override;
+  std::vector<RecurrentStateSpec> recurrent_states(const Parameters& parameters) const override;
   // Throws ConfigurationError for a memory and for other masks than a causal one.
   Variable operator()(const ProjectedQKV& input,
                       const AttentionContext& context,
