@@ -36,7 +36,10 @@ class Forward {
       chunk_.load(head, begin, std::min(p_.time, (segment + 1) * recurrence_segment));
       if (chunk_.starts_document) std::ranges::fill(state_, T{});
       chunk_.load_values(p_.call.value, value_);
-      for (std::int64_t i = 0; i < p_.blocks; ++i) run_block(i);
+      for (std::int64_t i = 0; i < p_.blocks; ++i) {
+        chunk_.prefetch(i, begin + chunk_.count, p_.call.value);
+        run_block(i);
+      }
       chunk_.write_values(out_, p_.call.out);
     }
     if (p_.call.final_state.defined())
@@ -54,7 +57,7 @@ class Forward {
     multiply<false, Store::add>(count, count, columns, chunk_.query_key, value, out);
     if constexpr (kind == Correction::given)
       multiply<false, Store::add>(count, count, columns, chunk_.query_b, correction, out);
-    chunk_.advance(state, value, correction);
+    chunk_.advance(state, state, value, correction);
   }
 
   const Problem<In>& p_;
@@ -74,7 +77,6 @@ class Backward {
         call_(call),
         chunk_(p),
         gradient_(zeros<T>(p.state())),
-        state_(zeros<T>(p.state())),
         dout_(zeros<T>(most_tokens * p.value_width)),
         dwritten_(dout_),
         dcorrection_(dout_),
@@ -105,29 +107,35 @@ class Backward {
   void run_forward(std::int64_t segment) {
     const std::int64_t first = segment * recurrence_segment;
     const std::int64_t end = std::min(first + recurrence_segment, p_.time);
-    read_state(p_, state_of<T>(p_, p_.call.checkpoints, head_, segment), state_.data());
     begins_.clear();
+    make_room(0);
+    read_state(p_, state_of<T>(p_, p_.call.checkpoints, head_, segment), states_[0].data());
     for (std::int64_t begin = first; begin < end; begin += chunk_.count) {
       chunk_.load(head_, begin, end, false);
-      if (chunk_.starts_document) std::ranges::fill(state_, T{});
       const std::size_t index = begins_.size();
+      const bool is_last = begin + chunk_.count == end;
       begins_.push_back(begin);
-      if (states_.size() == index) {
-        states_.push_back(zeros<T>(p_.state()));
-        written_.push_back(zeros<T>(most_tokens * p_.value_width));
-        if (kind == Correction::given || index == 0) corrections_.push_back(written_.back());
-      }
-      std::ranges::copy(state_, states_[index].begin());
+      if (!is_last) make_room(index + 1);
+      if (chunk_.starts_document) std::ranges::fill(states_[index], T{});
       chunk_.load_values(p_.call.value, written_[index]);
       for (std::int64_t i = 0; i < p_.blocks; ++i) {
-        const Matrix<T> state = p_.block_of(state_.data(), i);
+        chunk_.prefetch(i, begin + chunk_.count, p_.call.value, false);
+        const Matrix<T> state = p_.block_of(states_[index].data(), i);
         const Matrix<T> written = chunk_.value_rows(written_[index], i);
         const Matrix<T> correction = chunk_.value_rows(corrections_of(index), i);
         chunk_.correct(state, written, correction);
-        if (begin + chunk_.count < end) chunk_.advance(state, written, correction);
+        if (!is_last)
+          chunk_.advance(state, p_.block_of(states_[index + 1].data(), i), written, correction);
       }
     }
     end_ = end;
+  }
+  // Allocates for chunk `index` of a segment.
+  void make_room(std::size_t index) {
+    if (states_.size() > index) return;
+    states_.push_back(zeros<T>(p_.state()));
+    written_.push_back(zeros<T>(most_tokens * p_.value_width));
+    if (kind == Correction::given || index == 0) corrections_.push_back(written_.back());
   }
 
   // Only those of a and b are read later.
@@ -141,7 +149,10 @@ class Backward {
     chunk_.load_values(call_.dout, dout_);
     for (std::vector<T>* const sum : {&of_state_, &of_end_, &of_whole_, &squares_})
       std::ranges::fill(*sum, T{});
-    for (std::int64_t i = 0; i < p_.blocks; ++i) run_block(index, i);
+    for (std::int64_t i = 0; i < p_.blocks; ++i) {
+      if (index > 0) chunk_.prefetch(i, begins_[index - 1], call_.dout);
+      run_block(index, i);
+    }
     if (call_.dvalue.defined()) chunk_.write_values(dwritten_, call_.dvalue);
     write_tokens();
     if (chunk_.starts_document) std::ranges::fill(gradient_, T{});
@@ -200,9 +211,9 @@ class Backward {
 
     const OuterProducts<T> own = {count, chunk_.query_state, dout};
     if constexpr (corrects)
-      chunk_.update(d, std::array{own, OuterProducts<T>{count, chunk_.term_state, dcorrection}});
+      chunk_.update(d, d, std::array{own, OuterProducts<T>{count, chunk_.term_state, dcorrection}});
     else
-      chunk_.update(d, std::array{own});
+      chunk_.update(d, d, std::array{own});
   }
   // Adds the gradient of `whole`.
   void add_row_products(const Matrix<T>& state, const Matrix<T>& d) {
@@ -373,7 +384,7 @@ class Backward {
   const GatedRecurrenceGradient& call_;
   Chunk<In, kind, by_channel> chunk_;
   std::int64_t head_ = 0, end_ = 0;
-  std::vector<T> gradient_, state_;  // in blocks
+  std::vector<T> gradient_;  // in blocks
   // The chunks of a segment: the first token, the state before it, what is written, corrections.
   std::vector<std::int64_t> begins_;
   std::vector<std::vector<T>> states_, written_, corrections_;

@@ -33,9 +33,11 @@ static_assert(recurrence_segment % most_tokens == 0);
 // e^(b_i - b_1) of a chunk. Its inverse, and its products with gradients, are normal in f32.
 constexpr double least_factor = 1e-18;
 
-// Columns of a block of the state, which stays in the L1 cache.
+// Columns of a block of the state: with 128 keys, a block and its gradient stay in an L1 cache of
+// 32 KiB.
 template <typename T>
-inline constexpr std::int64_t block = 4 * lanes<T>;
+inline constexpr std::int64_t block = std::max(lanes<T>,
+                                               static_cast<std::int64_t>(128 / sizeof(T)));
 
 // How a token corrects the state: not at all; by the delta rule, where it writes the error of its
 // value instead of the value; or by a and b.
@@ -140,17 +142,40 @@ class Chunk {
   Chunk(const Chunk&) = delete;
 
   // Reads the tokens from `first` on, up to `end` at most; sets the number of tokens. Without
-  // outputs, the factors of queries are not computed.
+  // outputs, computes only what the state after the chunk requires.
   void load(std::int64_t head, std::int64_t first, std::int64_t end, bool outputs = true) {
     begin = first;
     starts_document = p.starts(head, first);
     count = 0;
     head_ = head;
-    prefetch(first + most_tokens, end);
-    while (count < most_tokens && begin + count < end && load_gate(count)) ++count;
+    while (count < most_tokens && begin + count < end && load_gate(count, outputs)) ++count;
     for (std::int64_t i = count - 1; i >= 0; --i) load_token(i, outputs);
     for (std::int64_t c = 0; c < gates(); ++c) whole[c] = until_end.row(0)[c] * gate.row(0)[c];
     load_squares(outputs);
+  }
+  // Prefetches a share of the tokens from `first` on that a chunk may have, and of their rows of
+  // `of_values`: one share with each block. The rows of a head are far apart in memory, where
+  // hardware prefetching does not reach.
+  void prefetch(std::int64_t share,
+                std::int64_t first,
+                const Tensor& of_values,
+                bool outputs = true) const {
+    const auto row = [](const auto* from, std::int64_t at, std::int64_t elements) {
+      if (from == nullptr) return;
+      const char* const bytes = reinterpret_cast<const char*>(from + at * elements);
+      for (std::int64_t i = 0; i < elements * static_cast<std::int64_t>(sizeof(*from)); i += 64)
+        hwy::Prefetch(bytes + i);
+    };
+    const std::int64_t end = std::min(first + (share + 1) * most_tokens / p.blocks, p.time);
+    for (std::int64_t t = first + share * most_tokens / p.blocks; t < end; ++t) {
+      const std::int64_t at = p.place(head_, t);
+      if (outputs) row(p.query, at, p.keys);
+      row(p.key, at, p.keys);
+      row(p.a, at, p.keys);
+      row(p.b, at, p.keys);
+      if constexpr (by_channel) row(p.log_decay, at, p.keys);
+      row(of_values.data<In>(), at, p.values);
+    }
   }
   // Reads the rows of x [batch, time, heads, values] to [columns] rows of each block.
   void load_values(const Tensor& x, std::vector<T>& to) const {
@@ -159,8 +184,9 @@ class Chunk {
       const In* const from = all + place(i) * p.values;
       for_blocks([&](std::int64_t column, std::int64_t columns) {
         T* const row = to.data() + most_tokens * column + i * columns;
-        for (std::int64_t v = 0; v < columns; ++v)
-          row[v] = column + v < p.values ? wide(from[column + v]) : T{};
+        const std::int64_t n = std::min(columns, p.values - column);
+        for (std::int64_t v = 0; v < n; ++v) row[v] = wide(from[column + v]);
+        std::fill(row + n, row + columns, T{});
       });
     }
   }
@@ -170,8 +196,8 @@ class Chunk {
       In* const to = all + place(i) * p.values;
       for_blocks([&](std::int64_t column, std::int64_t columns) {
         const T* const row = from.data() + most_tokens * column + i * columns;
-        for (std::int64_t v = 0; v < columns && column + v < p.values; ++v)
-          put(to[column + v], row[v]);
+        const std::int64_t n = std::min(columns, p.values - column);
+        for (std::int64_t v = 0; v < n; ++v) put(to[column + v], row[v]);
       });
     }
   }
@@ -203,22 +229,25 @@ class Chunk {
       if constexpr (kind == Correction::delta) add_scaled(T{-1}, c, value.row(i), columns);
     }
   }
-  // Replaces a block of the state by that after the chunk.
+  // Computes a block of the state after the chunk.
   void advance(const Matrix<T>& state,
+               const Matrix<T>& next,
                const Matrix<T>& written,
                const Matrix<T>& correction) const {
     const OuterProducts<T> own = {count, key_end, written};
     if constexpr (kind == Correction::given)
-      update(state, std::array{own, OuterProducts<T>{count, b_end, correction}});
+      update(state, next, std::array{own, OuterProducts<T>{count, b_end, correction}});
     else
-      update(state, std::array{own});
+      update(state, next, std::array{own});
   }
-  // state = whole * state + products.
+  // next = whole * state + products.
   template <std::size_t terms>
-  void update(const Matrix<T>& state, const std::array<OuterProducts<T>, terms>& products) const {
+  void update(const Matrix<T>& state,
+              const Matrix<T>& next,
+              const std::array<OuterProducts<T>, terms>& products) const {
     const Gate factor(whole);
     update_state(
-        p.keys, state, [&](std::int64_t c) { return factor[c]; }, products);
+        p.keys, state, next, [&](std::int64_t c) { return factor[c]; }, products);
   }
   // Number of gates of a token.
   std::int64_t gates() const { return by_channel ? p.keys : 1; }
@@ -239,25 +268,8 @@ class Chunk {
   Matrix<T> query_key, query_b, term_key, term_b;
 
  private:
-  // The rows of a head are far apart in memory, where hardware prefetching does not reach.
-  void prefetch(std::int64_t first, std::int64_t end) const {
-    const auto row = [](const auto* from, std::int64_t at, std::int64_t elements) {
-      if (from == nullptr) return;
-      const char* const bytes = reinterpret_cast<const char*>(from + at * elements);
-      for (std::int64_t i = 0; i < elements * static_cast<std::int64_t>(sizeof(*from)); i += 64)
-        hwy::Prefetch(bytes + i);
-    };
-    for (std::int64_t t = first; t < std::min(first + most_tokens, end); ++t) {
-      const std::int64_t at = p.place(head_, t);
-      row(p.query, at, p.keys);
-      row(p.key, at, p.keys);
-      row(p.a, at, p.keys);
-      row(p.b, at, p.keys);
-      if constexpr (by_channel) row(p.log_decay, at, p.keys);
-    }
-  }
   // Reads the gates of token i. Returns whether it belongs to the chunk.
-  bool load_gate(std::int64_t i) {
+  bool load_gate(std::int64_t i, bool outputs) {
     if (i > 0 && p.starts(head_, begin + i)) return false;
     const std::int64_t n = gates();
     T *const w = gate.row(i), *const factor = since_first.row(i), *const over = inverse.row(i);
@@ -279,9 +291,11 @@ class Chunk {
     for (std::int64_t c = 0; c < n; ++c) {
       const T product = before[c] * w[c];
       factor[c] = product;
-      over[c] = 1 / product;
       small += product < static_cast<T>(least_factor) ? 1 : 0;
     }
+    if (has_products(outputs))
+#pragma omp simd
+      for (std::int64_t c = 0; c < n; ++c) over[c] = 1 / factor[c];
     return small == 0;
   }
   // Computes the factors of token i, after those of the token after it.
@@ -299,7 +313,11 @@ class Chunk {
     if (outputs)
       load_pair(
           p.query + at, static_cast<T>(p.call.scale), factor, query.row(i), query_state.row(i));
-    load_key(p.key + at, kind == Correction::delta ? beta(i) : T{1}, i, key.row(i), key_end.row(i));
+    if (has_products(outputs))
+      load_key(
+          p.key + at, kind == Correction::delta ? beta(i) : T{1}, i, key.row(i), key_end.row(i));
+    else
+      load_end(p.key + at, i, key_end.row(i));
     if constexpr (kind == Correction::delta) {
       load_pair(p.key + at, T{1}, factor, term.row(i), term_state.row(i));
     } else if constexpr (kind == Correction::given) {
@@ -330,8 +348,15 @@ class Chunk {
       to_end[c] = x * end[c];
     }
   }
+  void load_end(const In* from, std::int64_t i, T* to_end) const {
+    const Gate end(until_end.row(i));
+#pragma omp simd
+    for (std::int64_t c = 0; c < p.keys; ++c) to_end[c] = wide(from[c]) * end[c];
+  }
+  // Whether products of tokens are needed.
+  static bool has_products(bool outputs) { return outputs || kind != Correction::none; }
   void load_squares(bool outputs) {
-    if (!outputs && kind == Correction::none) return;
+    if (!has_products(outputs)) return;
     const Matrix<T> keys = {turned_.data(), most_tokens};
     transpose(count, p.key_width, key, keys);
     if (outputs) product(query, keys, query_key, 1);

@@ -55,10 +55,11 @@ struct OuterProducts {
   Matrix<T> a, b;
 };
 
-// Rows [c, c + rows) and `vectors` vectors of a state from column v on: state = scale state + the
+// Rows [c, c + rows) and `vectors` vectors of a state from column v on: next = scale state + the
 // sums of products. scale: one factor of each row.
 template <std::int64_t rows, std::int64_t vectors, typename T, std::size_t terms>
 HWY_INLINE void update_block(const Matrix<T>& state,
+                             const Matrix<T>& next,
                              std::int64_t c,
                              std::int64_t v,
                              const std::array<T, rows>& scale,
@@ -86,26 +87,29 @@ HWY_INLINE void update_block(const Matrix<T>& state,
   for (std::int64_t r = 0; r < rows; ++r)
 #pragma GCC unroll 8
     for (std::int64_t n = 0; n < vectors; ++n)
-      hn::StoreU(sums[r][n], tag, state.row(c + r) + v + n * lanes<T>);
+      hn::StoreU(sums[r][n], tag, next.row(c + r) + v + n * lanes<T>);
 }
 
-// Replaces a state [keys, state.step] by scale state + the sums of products; scale(c): of row c.
+// next = scale state + the sums of products. state [keys, state.step]; next: as state, or state
+// itself; scale(c): of row c.
 template <typename T, std::size_t terms, typename Scale>
 void update_state(std::int64_t keys,
                   const Matrix<T>& state,
+                  const Matrix<T>& next,
                   const Scale& scale,
                   const std::array<OuterProducts<T>, terms>& products) {
-  constexpr std::int64_t rows = 4, vectors = tile_attention::block_vectors;
+  constexpr bool has_32_registers = tile_attention::block_registers == 32;
+  constexpr std::int64_t rows = has_32_registers ? 8 : 4, vectors = has_32_registers ? 1 : 2;
   std::int64_t v = 0;
   const auto columns = [&]<std::int64_t n>(std::integral_constant<std::int64_t, n>) HWY_ATTR {
     std::int64_t c = 0;
-    for (; c + rows <= keys; c += rows)
-      update_block<rows, n>(state,
-                            c,
-                            v,
-                            std::array<T, rows>{scale(c), scale(c + 1), scale(c + 2), scale(c + 3)},
-                            products);
-    for (; c < keys; ++c) update_block<1, n>(state, c, v, std::array<T, 1>{scale(c)}, products);
+    std::array<T, rows> scales;
+    for (; c + rows <= keys; c += rows) {
+      for (std::int64_t r = 0; r < rows; ++r) scales[static_cast<std::size_t>(r)] = scale(c + r);
+      update_block<rows, n>(state, next, c, v, scales, products);
+    }
+    for (; c < keys; ++c)
+      update_block<1, n>(state, next, c, v, std::array<T, 1>{scale(c)}, products);
     v += n * lanes<T>;
   };
   while (v + vectors * lanes<T> <= state.step)
