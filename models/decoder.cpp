@@ -152,8 +152,8 @@ std::string validate_each_layer(const DecoderOptions& options, bool documents_ap
   return "";
 }
 
-// Their states hold keys that RoPE has rotated by positions in a segment; delta types, mamba2 and
-// rwkv7 do not rotate keys.
+// The states of retention and gla hold keys that RoPE rotated by positions in a segment. The other
+// recurrent types do not apply RoPE.
 std::string validate_stateful(const DecoderOptions& options) {
   if (!options.stateful || options.spans.any() || !options.positions.rotary()) return "";
   for (const std::string& kind : options.common.attention.kinds)

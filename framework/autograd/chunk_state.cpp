@@ -64,7 +64,8 @@ Variable append_to_state(const Variable& x, const ChunkBoundaries& ends, std::in
     const Tensor total = to_dtype(gradients.release_output(), accumulator_of(dtype));
     if (final_gradient.defined())
       add_rows(final_gradient, 0, total, rows + time - retained, retained);
-    if (rows > 0) ends.before->gradient = copy_of(total, 0, rows, MemoryTag::recurrent_state);
+    if (rows > 0 && ends.needs_initial_gradient())
+      ends.before->gradient = copy_of(total, 0, rows, MemoryTag::recurrent_state);
     gradients.set(0, to_dtype(narrow(total, rows, time), dtype));
   });
 }

@@ -15,8 +15,9 @@ namespace longspan {
 
 // One tensor of the state between two chunks.
 struct BoundaryTensor {
-  Tensor value = {};     // undefined: not known yet
-  Tensor gradient = {};  // accumulator dtype; undefined: zero
+  Tensor value = {};         // undefined: not known yet
+  Tensor gradient = {};      // accumulator dtype; undefined: zero
+  bool is_constant = false;  // no op writes a gradient
 };
 
 // The states at both ends of a chunk. Value type that shares the tensors.
@@ -25,6 +26,7 @@ struct ChunkBoundaries {
   std::shared_ptr<BoundaryTensor> after = {};   // null: no chunk continues from it
 
   Tensor initial() const { return before ? before->value : Tensor(); }
+  bool needs_initial_gradient() const { return before && !before->is_constant; }
   // Whether the op must compute the state after the chunk.
   bool needs_final() const { return after && !after->value.defined(); }
   Tensor final_gradient() const { return after ? after->gradient : Tensor(); }

@@ -99,7 +99,7 @@ Variable gated_recurrence(const Variable& query,
     for (std::size_t input = 0; input < std::size(all); ++input)
       if (gradients.needs_gradient(input)) *all[input].first = all[input].second->empty_like();
     const Device& here = call.query.device();
-    if (ends.before)
+    if (ends.needs_initial_gradient())
       backward.dinitial = ends.before->gradient =
           ends.before->value.empty_like(MemoryTag::recurrent_state);
     dispatch_or_meta(here, [&](auto backend) { gated_recurrence_backward(backend, backward); });

@@ -307,12 +307,10 @@ Variable l2_normalize(const Variable& x, double epsilon) {
   });
   Tensor kept = y;
   return record(std::move(y), {x}, [y = std::move(kept), inverse](BackwardContext& gradients) {
+    const Tensor dx = gradients.accumulate_target(0);
     on(y.device(), [&](auto backend) {
       l2_normalize_backward(backend,
-                            {.y = y,
-                             .inverse_norm = inverse,
-                             .dy = gradients.output(),
-                             .dx = gradients.accumulate_target(0)});
+                            {.y = y, .inverse_norm = inverse, .dy = gradients.output(), .dx = dx});
     });
   });
 }

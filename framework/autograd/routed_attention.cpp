@@ -203,8 +203,8 @@ Variable clustered_attention(const Variable& query,
   const Tensor order = slots(), bucket = slots(), key_position = slots(), key_bucket = slots();
   const Tensor place =
       Tensor::empty({batch, heads, 1, time}, DType::i32, device, MemoryTag::workspace);
+  const Tensor sorted = place.empty_like(MemoryTag::workspace);
   on(device, [&](auto backend) {
-    const Tensor sorted = place.empty_like(MemoryTag::workspace);
     sort_buckets(
         backend,
         {.bucket = options.cluster, .buckets = options.clusters, .order = sorted, .place = place});

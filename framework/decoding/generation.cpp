@@ -29,12 +29,13 @@ class Reader {
         memory_(options.memory.value_or(model.body().max_mem_len())),
         segment_(options.segment) {
     const std::int64_t longest = model.body().max_segment_length();
-    if (longest > 0) segment_ = memory_ > 0 ? std::min(segment_, longest) : longest;
+    is_stateful_ = model.body().is_stateful() && model.body().supports_kv_cache();
+    if (longest > 0) segment_ = memory_ > 0 || is_stateful_ ? std::min(segment_, longest) : longest;
     if (memory_ == 0 && model.body().supports_kv_cache()) kept_ = std::make_shared<KVCache>();
-    if (longest == 0 && kept_) {
+    if (is_stateful_)
+      chunk_length_ = std::min(segment_, model.bptt_chunk_length().value_or(segment_));
+    else if (longest == 0 && kept_)
       chunk_length_ = model.bptt_chunk_length();
-      if (!chunk_length_ && model.body().is_stateful()) chunk_length_ = segment_;
-    }
   }
 
   // Returns the logits after the prompt: [vocabulary].
@@ -46,8 +47,10 @@ class Reader {
     }
     std::vector<double> logits;
     for (std::int64_t begin = 0; begin < prompt.tokens;) {
-      const std::vector<std::int64_t> piece =
-          tokens_of(prompt, begin, chunk_length_.value_or(segment_));
+      start_segment_if_full();
+      const std::int64_t most = chunk_length_.value_or(segment_);
+      const std::vector<std::int64_t> piece = tokens_of(
+          prompt, begin, is_stateful_ ? std::min(most, segment_ - kept_->positions()) : most);
       logits = read_segment(piece, 1);
       begin += std::ssize(piece);
     }
@@ -74,6 +77,7 @@ class Reader {
 
   // Returns the logits after one more token of each stream: [streams, vocabulary].
   std::vector<double> read(std::span<const std::int64_t> tokens) {
+    start_segment_if_full();
     if (memory_ > 0 || chunk_length_)
       return read_segment(tokens, static_cast<std::int64_t>(tokens.size()));
     for (std::size_t s = 0; s < tokens.size(); ++s) windows_[s].push_back(tokens[s]);
@@ -85,6 +89,10 @@ class Reader {
   }
 
  private:
+  // As in training, a stateful model attends within segments.
+  void start_segment_if_full() {
+    if (is_stateful_ && kept_->positions() == segment_) kept_->start_segment();
+  }
   // Returns up to `most` prompt tokens from `begin` on.
   std::vector<std::int64_t> tokens_of(const Prompt& prompt,
                                       std::int64_t begin,
@@ -179,8 +187,10 @@ class Reader {
   std::int64_t memory_;
   std::int64_t segment_;
   RecurrentState remembered_;
-  // If set, the KV cache holds the states of the whole text.
+  // If set, the KV cache holds the states of the whole text or, of a stateful model, the recurrent
+  // states of the whole text and the keys of the current segment.
   std::optional<std::int64_t> chunk_length_;
+  bool is_stateful_ = false;
   // Without memory: the windows, and a KV cache if the model supports one, valid until the window
   // moves.
   std::vector<std::vector<std::int64_t>> windows_;

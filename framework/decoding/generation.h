@@ -25,7 +25,8 @@ struct GenerationOptions {
   // Memory length; none: as in training. 0: no memory.
   std::optional<std::int64_t> memory = {};
   // Prompt tokens per forward pass. Without memory and memory.bptt_chunk_length: the window that is
-  // recomputed for each token, if the model itself has no limit.
+  // recomputed for each token, if the model itself has no limit. Of a stateful model: the segment
+  // within which it attends.
   std::int64_t segment = 256;
 };
 
@@ -50,7 +51,8 @@ using TokenSink = std::function<void(std::int64_t sample, std::int64_t token)>;
 // token. Without memory the model reads the last tokens up to its limit. Their keys are cached
 // until the limit is exceeded; then each token recomputes the window. With memory.bptt_chunk_length
 // the prompt is read in chunks of that length; without memory and without a limit of its positions
-// the model then continues from the states after the whole text, however long. Token i of sample s
+// the model then continues from the states after the whole text, however long. A stateful model
+// continues its recurrent states over segments of options.segment tokens. Token i of sample s
 // uses the random number of (seed, s, i). Logits are gathered in vocabulary order, so samples are
 // equal on every layout if the logits are. Throws ConfigurationError for options out of range.
 std::vector<std::vector<std::int64_t>> generate(const Model& model,

@@ -44,10 +44,6 @@ Model::Model(const ModelBuildOptions& setting,
         "memory.bptt_chunk_length: {} cannot be combined with model.norm.type: powernorm, whose "
         "statistics cover whole sequences; set it to none",
         *bptt_chunk_length_);
-  if (body_->is_stateful() && sampling_.mixing != ScheduledSamplingMethod::none)
-    throw ConfigurationError(
-        "model.stateful cannot be combined with scheduled sampling, which predicts a segment "
-        "twice; set it to false");
   const OutputHeadSpec end = body_->end();
   if (end.norm) final_norm_.emplace(scope.child("final_norm"), end.width, end.norm_form, *end.norm);
   dropout_ = end.dropout;
@@ -71,16 +67,10 @@ void add_losses(Losses& sum, Losses&& more) {
   }
 }
 
-}  // namespace
-
-namespace {
-
-// The recurrent state after the last chunk of a sequence; empty before that chunk. It has no
-// positions to attend to.
+// Returns the recurrent state after the last chunk of a sequence; empty before that chunk.
 RecurrentState states_after(const SequenceStates& states) {
   RecurrentState result = {.tensors = {}, .all = 0};
-  for (const auto& [name, state] : states.after)
-    result.tensors.push_back({name, state->value});
+  for (const auto& [name, state] : states.after) result.tensors.push_back({name, state->value});
   return result;
 }
 

@@ -93,8 +93,8 @@ RecurrentStateSpec recurrent_state_spec(const ProcessMesh& mesh,
           .dtype = dtype,
           .axis = axis,
           .part = shard_range(shape[axis], rank, by_tensor ? mesh.tensor.size() * context : 1),
-          .is_primary_owner = (by_tensor || mesh.tensor.rank() == 0) &&
-                              (by_context || mesh.context.rank() == 0)};
+          .is_primary_owner =
+              (by_tensor || mesh.tensor.rank() == 0) && (by_context || mesh.context.rank() == 0)};
 }
 
 std::vector<std::int64_t> Parameter::offset() const {
@@ -308,6 +308,14 @@ Weight Scope::bounded(const std::string& name,
                       int split_axis) const {
   return parameters_->add(
       child(name).path(), global_shape, split_axis, initial, false, {}, false, range);
+}
+
+void Parameters::add_recurrent_state(const RecurrentStateSpec& spec) {
+  require(std::ranges::find(recurrent_states_, spec.name, &RecurrentStateSpec::name) ==
+              recurrent_states_.end(),
+          "recurrent state {} exists already",
+          spec.name);
+  recurrent_states_.push_back(spec);
 }
 
 std::string Scope::add_recurrent_state(RecurrentStateSpec spec) const {

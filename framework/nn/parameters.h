@@ -242,8 +242,8 @@ class Parameters {
                                                         const PowerOptions& options,
                                                         double epsilon);
 
-  // Registers a tensor of the recurrent state of a layer.
-  void add_recurrent_state(const RecurrentStateSpec& spec) { recurrent_states_.push_back(spec); }
+  // Registers a tensor of the recurrent state of a layer. Throws Failure if the name exists.
+  void add_recurrent_state(const RecurrentStateSpec& spec);
 
   // Allocates the buckets and initializes the weights. Requires one call, after the model is built.
   void allocate(const Random& random);

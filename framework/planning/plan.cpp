@@ -158,7 +158,8 @@ StepPlan plan_segments(const RunConfig& settings,
   for (std::int64_t i = 0; i <= settings.data.read_ahead; ++i)
     read_ahead.push_back(meta_batch(1, false));
   const std::int64_t longest = trainer.model().body().max_mem_len();
-  fill_memory(trainer, (longest + segment - 1) / segment, meta_batch);
+  const bool is_stateful = trainer.model().body().is_stateful();
+  fill_memory(trainer, is_stateful ? 1 : (longest + segment - 1) / segment, meta_batch);
   // The trainer here has the recurrent state of one minibatch, before and after a step. A real run
   // has two copies for all environments.
   std::vector<RecurrentState> acting;
@@ -175,7 +176,7 @@ StepPlan plan_segments(const RunConfig& settings,
     reserved = std::max(reserved, device.allocator().report().reserved);
     device.allocator().trim();
   }
-  const Batch batch = meta_batch(1, longest == 0);
+  const Batch batch = meta_batch(1, longest == 0 && !is_stateful);
   const bool measures = settings.memory.reconstruction_check_every > 0;
   // The allocator cache grows until every buffer has been used.
   trainer.step(batch, {.measure = measures});

@@ -28,30 +28,26 @@ void save_recurrent_state(TrainingState& state,
                           const Parameters& parameters,
                           const std::string& prefix,
                           std::int64_t before) {
-  for (const RecurrentStateTensor& piece : carried.tensors) {
-    const RecurrentStateSpec* const spec = find_spec(parameters, piece.name);
-    if (spec == nullptr) break;
-    std::vector<std::int64_t> offset(static_cast<std::size_t>(spec->shape.dimensions()), 0);
-    offset[0] = first;
-    offset[static_cast<std::size_t>(spec->axis)] = spec->part.begin;
-    state.add_box(prefix + checkpoint_name(*spec),
-                  piece.tensor,
-                  spec->shape.with(0, rows),
-                  offset,
-                  spec->is_primary_owner);
-  }
   const ProcessMesh& mesh = parameters.mesh();
   const bool owner = mesh.shape.sequence || mesh.tensor.rank() == 0;
   const std::int64_t length = carried.length();
-  // Recurrent state is contiguous in time.
+  // A Transformer-XL memory is contiguous in time.
   const Ranges held = shard_memory(mesh, length).outside();
-  if (total_count(held) == 0) return;
   for (const RecurrentStateTensor& piece : carried.tensors) {
-    const Shape whole = piece.tensor.shape().with(0, rows).with(1, before + length);
-    std::vector<std::int64_t> offset(static_cast<std::size_t>(whole.dimensions()), 0);
+    std::vector<std::int64_t> offset(static_cast<std::size_t>(piece.tensor.shape().dimensions()));
     offset[0] = first;
-    offset[1] = before + held.front().begin;
-    state.add_box(prefix + piece.name, piece.tensor, whole, offset, owner);
+    if (const RecurrentStateSpec* const spec = find_spec(parameters, piece.name)) {
+      offset[static_cast<std::size_t>(spec->axis)] = spec->part.begin;
+      state.add_box(prefix + checkpoint_name(*spec),
+                    piece.tensor,
+                    spec->shape.with(0, rows),
+                    offset,
+                    spec->is_primary_owner);
+    } else if (total_count(held) > 0) {
+      const Shape whole = piece.tensor.shape().with(0, rows).with(1, before + length);
+      offset[1] = before + held.front().begin;
+      state.add_box(prefix + piece.name, piece.tensor, whole, offset, owner);
+    }
   }
 }
 
@@ -82,9 +78,14 @@ RecurrentState allocate_recurrent_state(const Checkpoint& checkpoint,
                                         std::int64_t count,
                                         const Device& device) {
   RecurrentState carried = {.tensors = {}, .all = 0};
+  const auto is_saved = [&](const RecurrentStateSpec& spec) {
+    return checkpoint.has(checkpoint_name(spec));
+  };
+  if (std::ranges::none_of(specs, is_saved)) return {};
   for (const RecurrentStateSpec& spec : specs) {
     const std::string name = checkpoint_name(spec);
-    if (!checkpoint.has(name)) return {};
+    if (!is_saved(spec))
+      throw DataError("{}: tensor \"{}\" is missing", checkpoint.path().string(), name);
     const Shape& saved = checkpoint.shape_of(name);
     if (saved.with(0, 1) != spec.shape)
       throw DataError("{}: tensor \"{}\": expected [streams] and {}, found {}",

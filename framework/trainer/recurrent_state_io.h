@@ -33,8 +33,8 @@ RecurrentState allocate_recurrent_state(const Checkpoint& checkpoint,
                                         const std::string& prefix = "",
                                         std::optional<std::int64_t> longest = {});
 
-// Allocates `count` rows of a stateful model's state; empty if the checkpoint lacks a tensor of it.
-// Throws DataError, which names the tensor, if one has another shape.
+// Allocates `count` rows of a stateful model's state; empty if the checkpoint has none of it.
+// Throws DataError, which names the tensor, if one is missing or has another shape.
 RecurrentState allocate_recurrent_state(const Checkpoint& checkpoint,
                                         const std::vector<RecurrentStateSpec>& specs,
                                         std::int64_t count,

@@ -167,7 +167,8 @@ void check_streams(Judgement& judgement) {
     return;
   }
   for (const CheckpointTensor& tensor : checkpoint.tensors()) {
-    if (tensor.name.starts_with("recurrent_state/") && tensor.shape[0] != cursors[0])
+    if (tensor.name.starts_with("recurrent_state/") &&
+        (tensor.shape.dimensions() == 0 || tensor.shape[0] != cursors[0]))
       judgement.say(fmt::format("tensor \"{}\": expected [{} streams, ...], found {}",
                                 tensor.name,
                                 cursors[0],

@@ -159,7 +159,7 @@ void bind_generate(CLI::App& app, GenerateArguments& arguments) {
          "--prompt-file",
          arguments.prompt_file,
          fmt::format("file with the text to continue, at most {} MiB; only its end is input to a "
-                     "model without memory",
+                     "model without memory or model.stateful",
                      max_prompt_bytes >> 20))
       ->check(not_empty_text())
       ->excludes(prompt);
@@ -197,8 +197,8 @@ void bind_generate(CLI::App& app, GenerateArguments& arguments) {
       ->transform(whole_number<std::int64_t>(0));
   app.add_option("--seq-length",
                  arguments.segment,
-                 "number of prompt tokens per forward pass, and window length of a model without "
-                 "memory (default: data.seq_length)")
+                 "number of prompt tokens per forward pass, window length of a model without "
+                 "memory, and segment length with model.stateful (default: data.seq_length)")
       ->transform(whole_number<std::int64_t>(1));
   // Options that would have no effect.
   CLI::Option* input = app.get_option("--input");

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "framework/nn/attention/kv_cache.h"
+#include "tests/support/gradient_check.h"
 #include "tests/support/small_models.h"
 
 namespace longspan::generation_test {
@@ -192,6 +193,74 @@ TEST(Generation, ContinuesFromStatesOfChunks) {
     generate(*model, pieces, asked);
     EXPECT_EQ(read, (Tokens{4, 4, 3}));
   }
+}
+
+// Reads all of the text again for each token, as evaluation does.
+Tokens greedy_in_segments(const Model& model, Tokens read, std::int64_t segment, int count) {
+  const NoGradGuard unrecorded;
+  Tokens result;
+  for (int i = 0; i < count; ++i) {
+    RecurrentState carried;
+    std::vector<double> logits;
+    for (std::int64_t begin = 0; begin < std::ssize(read); begin += segment) {
+      const std::int64_t end = std::min(begin + segment, std::ssize(read));
+      const ModelInput input = {
+          .fields = {{"tokens",
+                      Tensor::from<std::int64_t>({read.begin() + begin, read.begin() + end},
+                                                 {1, end - begin},
+                                                 model.parameters().device())}},
+          .carried = carried};
+      Scores found = model.scores(input, {.kv_cache = model.sequence_cache(input, false)});
+      carried = std::move(found.carried);
+      const auto last = found.scores.value().span<double>().last(256);
+      logits.assign(last.begin(), last.end());
+    }
+    result.push_back(std::ranges::max_element(logits) - logits.begin());
+    read.push_back(result.back());
+  }
+  return result;
+}
+
+// Other layers attend within the segment, whose positions start at 0.
+TEST(Generation, StatefulModelContinuesOverSegments) {
+  for (const PositionEmbeddingType positions :
+       {PositionEmbeddingType::sinusoidal, PositionEmbeddingType::learned})
+    for (const std::vector<std::string>& kinds :
+         std::vector<std::vector<std::string>>{{"gated_delta_net", "full"},
+                                               {"mamba2", "sliding_window"},
+                                               {"retention", "gmlp"},
+                                               {"rwkv7"}}) {
+      DecoderOptions options = small_decoder(2);
+      options.stateful = true;
+      options.positions.kind = positions;
+      options.common.attention.mamba2 = {.dim = 4, .state = 3};
+      options.common.attention.kinds = kinds;
+      options.common.attention.sliding_window = {3};
+      ModelBuildOptions setting = small_setting();
+      setting.segment = 5;
+      // With small weights, the next token would hardly depend on the text.
+      const auto make = [&] {
+        auto result = make_decoder(options, setting);
+        for (std::uint64_t i = 0; const auto& parameter : result->parameters().trained())
+          parameter->master.copy_from(testing::random_tensor(parameter->master.shape(), ++i));
+        result->parameters().refresh_compute();
+        return result;
+      };
+      const auto model = make();
+      setting.memory.bptt_chunk_length = 3;
+      const auto in_chunks = make();
+      GenerationOptions asked = greedy(12);
+      asked.samples = 2;
+      asked.segment = 5;
+      const Tokens expected = greedy_in_segments(*model, prompt, 5, 12);
+      EXPECT_NE(expected,
+                greedy_in_whole_passes(*model, {prompt.begin() + 10, prompt.end()}, 5, 12))
+          << kinds.front();
+      for (const Tokens& found : generate(*model, prompt, asked))
+        EXPECT_EQ(found, expected) << kinds.front();
+      for (const Tokens& found : generate(*in_chunks, prompt, asked))
+        EXPECT_EQ(found, expected) << kinds.front() << " in chunks";
+    }
 }
 
 TEST(Generation, ReadsPromptOfTransformerXlInChunks) {

@@ -43,6 +43,10 @@ std::vector<Case> cases() {
       longer.strength = strength;
       all.push_back(longer);
     }
+  for (const Gates gates : {Gates::none, Gates::heads})
+    for (const Correction correction :
+         {Correction::none, Correction::delta, Correction::explicit_terms})
+      all.push_back({"blocks", gates, correction, 1, slow ? 20 : 40, 2, 21, 70, true, true});
   Case segments = {"segments", Gates::heads, Correction::delta, 1, 300, 1, 2, 3, true, true};
   all.push_back(segments);
   for (const Gates gates : {Gates::heads, Gates::channels})

@@ -86,6 +86,18 @@ RunConfig with_spans(SpanKind kind) {
   return settings;
 }
 
+// Large states, which continue over segments.
+RunConfig stateful() {
+  RunConfig settings = base();
+  DecoderOptions options;
+  options.common = model_options();
+  options.common.attention.kinds = {"gated_delta_net", "mamba2"};
+  options.common.attention.mamba2 = {.dim = 8, .state = 64, .groups = 2};
+  options.stateful = true;
+  settings.body = decoder_body(options);
+  return settings;
+}
+
 // All inner layers have a loss in the first step.
 RunConfig with_inner_losses() {
   RunConfig settings = base();
@@ -182,6 +194,7 @@ std::vector<Case> cases() {
        universal(RecurrenceType::adaptive, RecomputeGranularity::none)},
       {"universal_transformer, adaptive, layers recomputed",
        universal(RecurrenceType::adaptive, RecomputeGranularity::full)},
+      {"decoder, stateful", stateful()},
       {"transformer_xl, gated", transformer_xl([](RunConfig&, ModelOptions& options) {
          options.residual = ResidualKind::gated;
        })},

@@ -29,6 +29,7 @@ class CheckpointValues : public ::testing::Test {
     scalars.set(threads_scalar, 2);
     add(cursor_name, {4, 2}, DType::i64);
     add("mems/0", {4, 3, 8}, DType::f32);
+    add("recurrent_state/layers/0/attention/state", {4, 2, 3, 3}, DType::f32);
     info_ = {.run_id = "run", .step = 7, .layout = {}, .configuration = "model: {}\n"};
   }
 
@@ -166,6 +167,10 @@ TEST_F(CheckpointValues, RejectsInvalidTextsAndTensors) {
             "tensor \"mems/0\": expected [4 streams, rows, width], found [4]");
   EXPECT_EQ(tensor_after(1, {5, 3, 8}, DType::f32),
             "tensor \"mems/0\": expected [4 streams, rows, width], found [5, 3, 8]");
+  const std::string state = "tensor \"recurrent_state/layers/0/attention/state\": ";
+  EXPECT_EQ(tensor_after(2, {}, DType::f32), state + "expected [4 streams, ...], found []");
+  EXPECT_EQ(tensor_after(2, {3, 2, 3, 3}, DType::f32),
+            state + "expected [4 streams, ...], found [3, 2, 3, 3]");
 }
 
 TEST_F(CheckpointValues, SearchFallsBackToStepWithValidValues) {

@@ -184,7 +184,7 @@ Variable MultiHeadAttention::operator()(const Variable& x,
   const ForwardContext reading = has_memory && pass.time.total > 0
                                      ? over_memory_too(pass, memory.defined())
                                      : pass.of_all_rows();
-  if (pass.kv_cache && (pass.kv_cache->has_keys() || mechanism_->has_recurrent_state()))
+  if (pass.kv_cache && (pass.kv_cache->caches_keys() || mechanism_->has_recurrent_state()))
     return attend_with_cache(asking, seen, reading, context, pass);
   ProjectedQKV projected = project(asking, seen, reading, pass);
   if (mesh_.context.size() > 1 && !pass.time.repeated)

@@ -87,7 +87,7 @@ LayerKVCache& MultiHeadAttention::recurrent_state(std::int64_t rows,
                                                   const ForwardContext& pass) const {
   LayerKVCache& layer = pass.kv_cache->layer(pass.random.place());
   layer.require_rows(rows);
-  layer.set_state_names(state_names_);
+  if (pass.kv_cache->states()) layer.set_state_names(state_names_);
   return layer;
 }
 

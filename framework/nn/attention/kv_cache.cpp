@@ -142,7 +142,8 @@ ChunkBoundaries LayerKVCache::boundaries(std::size_t index) {
   if (continues && chunk_ == 0 && !states.contains(0))
     if (const auto found = states_->before.find(state_names_[index]);
         found != states_->before.end())
-      states[0] = std::make_shared<BoundaryTensor>(BoundaryTensor{.value = found->second});
+      states[0] = std::make_shared<BoundaryTensor>(
+          BoundaryTensor{.value = found->second, .is_constant = true});
   if (const auto found = states.find(chunk_); found != states.end()) ends.before = found->second;
   if (is_last_ && !continues) return ends;
   std::shared_ptr<BoundaryTensor>& after = states[chunk_ + 1];
@@ -187,6 +188,14 @@ void LayerKVCache::drop_boundaries(bool training) {
   }
 }
 
+void LayerKVCache::clear_keys() {
+  tensors_.clear();
+  written_by_.clear();
+  begin_ = count_ = 0;
+  spare_ = {};
+  distances = {};
+}
+
 void LayerKVCache::reorder(std::span<const std::int64_t> rows) {
   for (auto& states : boundaries_)
     for (auto& [chunk, state] : states)
@@ -227,6 +236,11 @@ void KVCache::advance(std::int64_t time) {
   if (sequence_) return;
   positions_ += time;
   start_chunk(chunk_ + 1);
+}
+
+void KVCache::start_segment() {
+  positions_ = 0;
+  for (auto& [place, layer] : layers_) layer.clear_keys();
 }
 
 void KVCache::choose(std::span<const std::int64_t> rows) {

@@ -70,6 +70,7 @@ class LayerKVCache {
   // Drops the states at all boundaries but those of the current chunk and, for training, those
   // before it.
   void drop_boundaries(bool training);
+  void clear_keys();
   std::int64_t capacity() const { return empty() ? 0 : tensors_.front().shape()[1]; }
   // Returns the number of positions that two rows have in common.
   std::int64_t common(std::int64_t a, std::int64_t b) const;
@@ -119,8 +120,8 @@ class KVCache {
   // The sequence that is read in chunks, if any, and the current chunk.
   const std::optional<ChunkedSequence>& sequence() const { return sequence_; }
   std::int64_t chunk() const { return chunk_; }
-  // Returns whether keys of earlier positions are cached: not if the sequence is a single chunk.
-  bool has_keys() const { return !sequence_ || sequence_->count() > 1; }
+  // Returns whether layers cache keys. False for a sequence of one chunk.
+  bool caches_keys() const { return !sequence_ || sequence_->count() > 1; }
   const std::shared_ptr<SequenceStates>& states() const { return states_; }
   // Returns whether no earlier pass has read the current chunk.
   bool is_new_chunk() const { return is_new_chunk_; }
@@ -135,6 +136,9 @@ class KVCache {
 
   // Decoding: requires a call after a pass over `time` positions.
   void advance(std::int64_t time);
+  // Decoding: starts a segment at position 0. Layers keep their recurrent states, but not their
+  // keys.
+  void start_segment();
   // Replaces row i by the old row rows[i], in all layers.
   void choose(std::span<const std::int64_t> rows);
 

@@ -49,13 +49,12 @@ class RecurrentOp : public AttentionOp {
   bool mixes_queries() const override { return true; }
 };
 
-// Returns the specification of the state that gated_recurrence has for all heads, named "state",
-// and that of rows before a convolution of `channels` that only tensor ranks, or also context ranks
-// split.
+// Returns the specification of the states of `heads` heads, named "state".
 RecurrentStateSpec state_of_heads(const Parameters& parameters,
                                   std::int64_t heads,
                                   std::int64_t key_dim,
                                   std::int64_t value_dim);
+// Returns that of the rows before a convolution.
 RecurrentStateSpec state_of_convolution(const Parameters& parameters,
                                         const std::string& name,
                                         std::int64_t taps,

@@ -108,18 +108,22 @@ class Backward {
     const std::int64_t first = segment * recurrence_segment;
     const std::int64_t end = std::min(first + recurrence_segment, p_.time);
     begins_.clear();
-    make_room(0);
+    allocate_chunk(0);
     read_state(p_, state_of<T>(p_, p_.call.checkpoints, head_, segment), states_[0].data());
     for (std::int64_t begin = first; begin < end; begin += chunk_.count) {
       chunk_.load(head_, begin, end, false);
       const std::size_t index = begins_.size();
       const bool is_last = begin + chunk_.count == end;
       begins_.push_back(begin);
-      if (!is_last) make_room(index + 1);
+      if (!is_last) allocate_chunk(index + 1);
       if (chunk_.starts_document) std::ranges::fill(states_[index], T{});
       chunk_.load_values(p_.call.value, written_[index]);
       for (std::int64_t i = 0; i < p_.blocks; ++i) {
-        chunk_.prefetch(i, begin + chunk_.count, p_.call.value, false);
+        // The backward pass continues with the last chunk.
+        chunk_.prefetch(i,
+                        is_last ? begin : begin + chunk_.count,
+                        is_last ? call_.dout : p_.call.value,
+                        is_last);
         const Matrix<T> state = p_.block_of(states_[index].data(), i);
         const Matrix<T> written = chunk_.value_rows(written_[index], i);
         const Matrix<T> correction = chunk_.value_rows(corrections_of(index), i);
@@ -131,7 +135,7 @@ class Backward {
     end_ = end;
   }
   // Allocates for chunk `index` of a segment.
-  void make_room(std::size_t index) {
+  void allocate_chunk(std::size_t index) {
     if (states_.size() > index) return;
     states_.push_back(zeros<T>(p_.state()));
     written_.push_back(zeros<T>(most_tokens * p_.value_width));

@@ -153,10 +153,10 @@ class Chunk {
     for (std::int64_t c = 0; c < gates(); ++c) whole[c] = until_end.row(0)[c] * gate.row(0)[c];
     load_squares(outputs);
   }
-  // Prefetches a share of the tokens from `first` on that a chunk may have, and of their rows of
-  // `of_values`: one share with each block. The rows of a head are far apart in memory, where
-  // hardware prefetching does not reach.
-  void prefetch(std::int64_t share,
+  // Prefetches tokens of a chunk that starts at `first`, with their rows of `of_values`: the part
+  // for one block, so that a pass over all blocks prefetches the whole chunk. The rows of a head
+  // are far apart in memory, where hardware prefetching does not reach.
+  void prefetch(std::int64_t block_index,
                 std::int64_t first,
                 const Tensor& of_values,
                 bool outputs = true) const {
@@ -166,8 +166,8 @@ class Chunk {
       for (std::int64_t i = 0; i < elements * static_cast<std::int64_t>(sizeof(*from)); i += 64)
         hwy::Prefetch(bytes + i);
     };
-    const std::int64_t end = std::min(first + (share + 1) * most_tokens / p.blocks, p.time);
-    for (std::int64_t t = first + share * most_tokens / p.blocks; t < end; ++t) {
+    const std::int64_t end = std::min(first + (block_index + 1) * most_tokens / p.blocks, p.time);
+    for (std::int64_t t = first + block_index * most_tokens / p.blocks; t < end; ++t) {
       const std::int64_t at = p.place(head_, t);
       if (outputs) row(p.query, at, p.keys);
       row(p.key, at, p.keys);
