@@ -70,6 +70,9 @@ TYPED_TEST(ShortConvolutionTest, MatchesDefinitionAndGradient) {
                         Case{1, 9, 2, 5, 2, true, true, false},
                         Case{2, 150, 2, 3, 1, false, false, false},
                         Case{1, 5, 2, 5, 4, true, false, false},
+                        // Several blocks of channels, groups of rows, and threads.
+                        Case{2, 140, 150, 4, 0, true, true, true},
+                        Case{1, 270, 64, 3, 1, false, true, false},
                         Case{3, 1, 1, 1, 0, false, false, false}}) {
     const std::int64_t rows = c.time + c.taps - 1;
     const Shape in = {c.batch, rows, c.channels}, out = {c.batch, c.time, c.channels};

@@ -1,8 +1,7 @@
-// Short convolutions.
-#include "framework/kernels/short_convolution.h"
-
+// Short convolutions, an element a thread.
+#include "framework/kernels/cuda/launch.h"
 #include "framework/kernels/element.h"
-#include "framework/kernels/shared/backend.h"
+#include "framework/kernels/short_convolution.h"
 #include "framework/kernels/vector_math.h"
 
 namespace longspan {
@@ -147,7 +146,7 @@ struct WeightSumAt {
 
 }  // namespace
 
-void short_convolution(Backend backend, const ShortConvolution& call) {
+void short_convolution(Cuda backend, const ShortConvolution& call) {
   check(call);
   with_floating_type(call.x.dtype(), [&]<typename T>(TypeTag<T>) {
     parallel_elements(
@@ -155,7 +154,7 @@ void short_convolution(Backend backend, const ShortConvolution& call) {
   });
 }
 
-void short_convolution_backward(Backend backend, const ShortConvolutionGradient& call) {
+void short_convolution_backward(Cuda backend, const ShortConvolutionGradient& call) {
   check(call);
   with_floating_type(call.forward.x.dtype(), [&]<typename T>(TypeTag<T>) {
     using A = Accumulator<T>;
