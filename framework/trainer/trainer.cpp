@@ -138,8 +138,11 @@ std::optional<Trainer::PartLoss> Trainer::run_part(const Batch& batch,
   RecurrentState* const next = batch.carried ? nullptr : &next_carried_[part];
   const ChunkedSequence sequence = model_->chunked(reading);
   const auto chunks = static_cast<std::size_t>(sequence.count());
-  pass.kv_cache = model_->sequence_cache(reading, true);
-  if (chunks == 1) return run_backward(reading, counts, pass, next, part, parts);
+  const std::shared_ptr<KVCache> cache = model_->sequence_cache(reading, true);
+  if (chunks == 1) {
+    pass.kv_cache = cache;
+    return run_backward(reading, counts, pass, next, part, parts);
+  }
   // All chunks attend to the same encoder outputs, which accumulate a gradient.
   std::vector<Variable> encoded;
   reading.encoder_outputs = model_->encode(reading, pass);
@@ -153,6 +156,7 @@ std::optional<Trainer::PartLoss> Trainer::run_part(const Batch& batch,
     output.rows.zero_gradient();
   }
   const std::size_t passes = chunks + (encoded.empty() ? 0 : 1);
+  pass.kv_cache = cache;
   ChunkProgress progress = {.chunks = sequence.count() - 1,
                             .part = static_cast<std::int64_t>(part) + 1,
                             .parts = static_cast<std::int64_t>(parts)};
@@ -434,8 +438,7 @@ void Trainer::restore(const Checkpoint& checkpoint, const CursorRows& rows, std:
   skipped_ = scalars.get<std::int64_t>("trainer/num_skipped");
   skipped_in_a_row_ = scalars.get<std::int64_t>("trainer/consecutive_skips");
   tokens_ = scalars.get<std::int64_t>("trainer/tokens");
-  for (RecurrentState& part : carried_)
-    cast_recurrent_state(part, model_->parameters());
+  for (RecurrentState& part : carried_) cast_recurrent_state(part, model_->parameters());
   model_->parameters().refresh_compute();
   optimizer_.use_train_weights();
 }

@@ -114,12 +114,8 @@ RecurrentStateSpec state_of_convolution(const Parameters& parameters,
                                         std::int64_t taps,
                                         std::int64_t channels,
                                         StateSplit split) {
-  return recurrent_state_spec(parameters.mesh(),
-                              name,
-                              {1, taps - 1, 1, channels},
-                              parameters.compute_dtype(),
-                              split,
-                              3);
+  return recurrent_state_spec(
+      parameters.mesh(), name, {1, taps - 1, 1, channels}, parameters.compute_dtype(), split, 3);
 }
 
 void require_causal(const AttentionMask& mask, const std::string& kind) {
