@@ -318,9 +318,13 @@ class Training(jobs.TestCase):
         ]:
             with self.subTest(arguments=arguments):
                 self.assertIn(part, plan(*arguments, code=code).errors)
-        self.longspan("plan", "--calibrate", "--machine-profile", "machine.json", ranks=2)
-        measured = json.loads((self.directory / "machine.json").read_text())
-        self.assertLess(measured["f16_flops"], 1.5 * measured["flops"])  # a CPU emulates it
+        # A CPU emulates float16. Another program may slow one of the two measurements.
+        for _ in range(3):
+            self.longspan("plan", "--calibrate", "--machine-profile", "machine.json", ranks=2)
+            measured = json.loads((self.directory / "machine.json").read_text())
+            if measured["f16_flops"] < 1.5 * measured["flops"]:
+                break
+        self.assertLess(measured["f16_flops"], 1.5 * measured["flops"])
         output = plan("--ranks", "2", "--machine-profile", "machine.json").output
         self.assertRegex(output, r"machine.json: measured with 2 ranks of \d+ threads?; assumes 2 ranks on this machine\n")
         self.assertRegex(output, r"step time: .* tokens per second")
