@@ -217,6 +217,14 @@ std::int64_t Parameters::global_elements() const { return elements_of_all(parame
 
 std::int64_t Parameters::trained_elements() const { return elements_of_all(trained_); }
 
+void Parameters::add_recurrent_state(const RecurrentStateSpec& spec) {
+  require(std::ranges::find(recurrent_states_, spec.name, &RecurrentStateSpec::name) ==
+              recurrent_states_.end(),
+          "recurrent state {} exists already",
+          spec.name);
+  recurrent_states_.push_back(spec);
+}
+
 Scope Scope::child(const std::string& name) const {
   Scope result = *this;
   result.path_ = path_.empty() ? name : path_ + "/" + name;
@@ -308,14 +316,6 @@ Weight Scope::bounded(const std::string& name,
                       int split_axis) const {
   return parameters_->add(
       child(name).path(), global_shape, split_axis, initial, false, {}, false, range);
-}
-
-void Parameters::add_recurrent_state(const RecurrentStateSpec& spec) {
-  require(std::ranges::find(recurrent_states_, spec.name, &RecurrentStateSpec::name) ==
-              recurrent_states_.end(),
-          "recurrent state {} exists already",
-          spec.name);
-  recurrent_states_.push_back(spec);
 }
 
 std::string Scope::add_recurrent_state(RecurrentStateSpec spec) const {

@@ -88,10 +88,10 @@ RecurrentState allocate_recurrent_state(const Checkpoint& checkpoint,
       throw DataError("{}: tensor \"{}\" is missing", checkpoint.path().string(), name);
     const Shape& saved = checkpoint.shape_of(name);
     if (saved.with(0, 1) != spec.shape)
-      throw DataError("{}: tensor \"{}\": expected [streams] and {}, found {}",
+      throw DataError("{}: tensor \"{}\": expected {}, found {}",
                       checkpoint.path().string(),
                       name,
-                      spec.shape.to_string(),
+                      spec.shape.with(0, saved[0]).to_string(),
                       saved.to_string());
     carried.tensors.push_back({spec.name,
                                Tensor::empty(spec.local_shape(count),
