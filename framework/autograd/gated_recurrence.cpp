@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "framework/autograd/attention.h"
 #include "framework/autograd/ops.h"
+#include "framework/autograd/state_passing.h"
 #include "framework/kernels/attention/gated_recurrence.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/recurrence_gates.h"
@@ -13,12 +13,6 @@
 
 namespace longspan {
 namespace {
-
-void count(const Device& device, const RecurrenceFlops& flops) {
-  if (!device.state().is_meta()) return;
-  device.state().count_flops(flops.made);
-  device.state().get_or_create<RedundantFlops>().flops += flops.made - flops.needed;
-}
 
 // The kernels have a key head for each value head. Copies of shared ones are not stored.
 Tensor repeated(const Tensor& x, std::int64_t heads) {
@@ -55,62 +49,68 @@ Variable gated_recurrence(const Variable& query,
                           .beta = gates.beta.value(),
                           .a = gates.a.value(),
                           .b = gates.b.value(),
-                          .document_position = options.document_position,
-                          .initial = options.state.initial()};
+                          .document_position = options.document_position};
   const Device device = query.value().device();
   const Shape& shape = key.shape();
   const Shape state = {shape[0], heads, shape[3], value.shape()[3]};
   const DType sums = accumulator_of(query.value().dtype());
   call.out = Tensor::empty(value.shape(), value.value().dtype(), device);
-  if (options.state.needs_final())
-    call.final_state = options.state.after->value =
-        Tensor::empty(state, sums, device, MemoryTag::recurrent_state);
   const std::vector<Variable> inputs = {
       query, key, value, gates.log_decay, gates.beta, gates.a, gates.b};
   const bool records = is_recording() && std::ranges::any_of(inputs, &Variable::requires_grad);
-  if (records)
-    call.checkpoints =
-        Tensor::empty({call.segments(), state[0], state[1], state[2], state[3]}, sums, device);
-  dispatch_or_meta(device, [&](auto backend) { gated_recurrence(backend, call); });
-  count(device, gated_recurrence_flops(call));
+  std::optional<StatePassing> passing;
+  if (options.shares) {
+    passing.emplace(*options.shares, records);
+    passing->forward(call, options.state);
+  } else {
+    call.initial = options.state.initial();
+    if (options.state.needs_final())
+      call.final_state = options.state.after->value =
+          Tensor::empty(state, sums, device, MemoryTag::recurrent_state);
+    if (records)
+      call.checkpoints =
+          Tensor::empty({call.segments(), state[0], state[1], state[2], state[3]}, sums, device);
+    compute(call);
+  }
   Tensor out = call.out;
   call.out = {};
   call.final_state = {};
   call.query = query.value();
   call.key = key.value();
-  return record(std::move(out), inputs, [call, ends = options.state](BackwardContext& gradients) {
-    const std::int64_t value_heads = call.value.shape()[2];
-    GatedRecurrence forward = call;
-    forward.query = repeated(call.query, value_heads);
-    forward.key = repeated(call.key, value_heads);
-    GatedRecurrenceGradient backward = {.forward = forward,
-                                        .dout = gradients.output(),
-                                        .dfinal = ends.final_gradient(),
-                                        .dquery = {},
-                                        .dkey = {},
-                                        .dvalue = {}};
-    const std::pair<Tensor*, const Tensor*> all[] = {{&backward.dquery, &forward.query},
-                                                     {&backward.dkey, &forward.key},
-                                                     {&backward.dvalue, &call.value},
-                                                     {&backward.dlog_decay, &call.log_decay},
-                                                     {&backward.dbeta, &call.beta},
-                                                     {&backward.da, &call.a},
-                                                     {&backward.db, &call.b}};
-    for (std::size_t input = 0; input < std::size(all); ++input)
-      if (gradients.needs_gradient(input)) *all[input].first = all[input].second->empty_like();
-    const Device& here = call.query.device();
-    if (ends.needs_initial_gradient())
-      backward.dinitial = ends.before->gradient =
-          ends.before->value.empty_like(MemoryTag::recurrent_state);
-    dispatch_or_meta(here, [&](auto backend) { gated_recurrence_backward(backend, backward); });
-    count(here, gated_recurrence_backward_flops(forward));
-    backward.forward = {};
-    forward.query = forward.key = {};
-    if (backward.dquery.defined()) backward.dquery = summed(backward.dquery, call.query.shape());
-    if (backward.dkey.defined()) backward.dkey = summed(backward.dkey, call.key.shape());
-    for (std::size_t input = 0; input < std::size(all); ++input)
-      if (all[input].first->defined()) gradients.set(input, *all[input].first);
-  });
+  return record(
+      std::move(out), inputs, [call, passing, ends = options.state](BackwardContext& gradients) {
+        const std::int64_t value_heads = call.value.shape()[2];
+        GatedRecurrence forward = call;
+        forward.query = repeated(call.query, value_heads);
+        forward.key = repeated(call.key, value_heads);
+        GatedRecurrenceGradient backward = {
+            .forward = forward, .dout = gradients.output(), .dquery = {}, .dkey = {}, .dvalue = {}};
+        const std::pair<Tensor*, const Tensor*> all[] = {{&backward.dquery, &forward.query},
+                                                         {&backward.dkey, &forward.key},
+                                                         {&backward.dvalue, &call.value},
+                                                         {&backward.dlog_decay, &call.log_decay},
+                                                         {&backward.dbeta, &call.beta},
+                                                         {&backward.da, &call.a},
+                                                         {&backward.db, &call.b}};
+        for (std::size_t input = 0; input < std::size(all); ++input)
+          if (gradients.needs_gradient(input)) *all[input].first = all[input].second->empty_like();
+        if (passing) {
+          passing->backward(backward, ends);
+        } else {
+          backward.dfinal = ends.final_gradient();
+          if (ends.needs_initial_gradient())
+            backward.dinitial = ends.before->gradient =
+                ends.before->value.empty_like(MemoryTag::recurrent_state);
+          compute(backward);
+        }
+        backward.forward = {};
+        forward.query = forward.key = {};
+        if (backward.dquery.defined())
+          backward.dquery = summed(backward.dquery, call.query.shape());
+        if (backward.dkey.defined()) backward.dkey = summed(backward.dkey, call.key.shape());
+        for (std::size_t input = 0; input < std::size(all); ++input)
+          if (all[input].first->defined()) gradients.set(input, *all[input].first);
+      });
 }
 
 Variable step_sizes(const Variable& x, double least, double most) {

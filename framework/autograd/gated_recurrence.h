@@ -2,8 +2,10 @@
 #pragma once
 
 #include <limits>
+#include <optional>
 
 #include "framework/autograd/chunk_state.h"
+#include "framework/autograd/ring_attention.h"
 #include "framework/autograd/variable.h"
 
 namespace longspan {
@@ -21,11 +23,13 @@ struct GatedRecurrenceOptions {
   Tensor document_position = {};  // [batch, time] i64; undefined: one document
   // States [batch, heads, key_dim, value_dim] before and after a chunk, in the accumulator dtype.
   ChunkBoundaries state = {};
+  // Set if ranks share the positions: each has its own rows and all heads (state_passing.h).
+  std::optional<SequenceShards> shares = {};
 };
 
 // Returns y [batch, time, heads, value_dim]. query, key: [batch, time, key_heads, key_dim], each
 // shared by heads / key_heads successive heads; a and b: a head each; value: [batch, time, heads,
-// value_dim].
+// value_dim]. Collective if ranks share the positions.
 Variable gated_recurrence(const Variable& query,
                           const Variable& key,
                           const Variable& value,

@@ -14,23 +14,13 @@ struct ConvolvedPositions {
   Range all;
 };
 
-ConvolvedPositions positions_in(const ForwardContext& pass,
-                                const ProcessMesh& mesh,
-                                std::int64_t rows) {
-  ConvolvedPositions result;
-  result.own = pass.time.total > 0 ? pass.time.inside() : Ranges{{0, rows}};
-  if (mesh.context.size() > 1 && !pass.time.repeated && pass.time.total > 0) {
-    const std::optional<ChunkedSequence> chunks =
-        pass.kv_cache ? pass.kv_cache->sequence() : std::nullopt;
-    result.all = chunks ? chunks->chunk(pass.kv_cache->chunk()) : Range{0, pass.time.total};
-    result.of_ranks = (chunks ? cross_attention_shards(mesh, *chunks, pass.kv_cache->chunk(), 0)
-                              : cross_attention_shards(mesh, pass.time.total, 0))
-                          .queries;
-    // A rank without rows takes part in the exchange all the same.
-    if (result.own.empty()) result.own = {{result.all.begin, result.all.begin}};
-  } else if (!result.own.empty()) {
-    result.all = {result.own.front().begin, result.own.back().end};
-  }
+ConvolvedPositions positions_of(const std::optional<SequenceShards>& shares, std::int64_t rows) {
+  if (!shares) return {.own = {{0, rows}}, .of_ranks = {}, .all = {0, rows}};
+  ConvolvedPositions result = {.own = {}, .of_ranks = shares->query_rows(), .all = {0, 0}};
+  result.own = result.of_ranks[shares->local_index()];
+  // A rank without rows takes part in the exchange all the same.
+  if (result.own.empty()) result.own = {{0, 0}};
+  for (const Ranges& ranges : result.of_ranks) result.all.end += total_count(ranges);
   return result;
 }
 
@@ -133,22 +123,28 @@ std::vector<std::int64_t> real_lengths(const Tensor& length) {
 
 }  // namespace
 
+std::optional<SequenceShards> position_shards(const ForwardContext& pass, const ProcessMesh& mesh) {
+  if (mesh.context.size() == 1 || pass.time.repeated || pass.time.total == 0) return std::nullopt;
+  const std::optional<ChunkedSequence> chunks =
+      pass.kv_cache ? pass.kv_cache->sequence() : std::nullopt;
+  return chunks ? cross_attention_shards(mesh, *chunks, pass.kv_cache->chunk(), 0)
+                : cross_attention_shards(mesh, pass.time.total, 0);
+}
+
 Variable convolve_positions(const Variable& x,
                             const Variable& weight,
                             const PositionConvolution& options,
-                            const ForwardContext& pass,
-                            const ProcessMesh& mesh) {
+                            const std::optional<SequenceShards>& shares) {
   const std::int64_t batch = x.shape()[0], taps = weight.shape()[1];
   const bool centered = options.padding == ConvolutionPadding::same;
   const std::int64_t later = later_taps(options.padding, taps);
   const std::int64_t before = taps - 1 - later;
   const ChunkBoundaries& state = options.state;
-  const ConvolvedPositions positions = positions_in(pass, mesh, x.shape()[1]);
+  const ConvolvedPositions positions = positions_of(shares, x.shape()[1]);
   const bool is_shared = !positions.of_ranks.empty() && taps > 1;
   const Tensor& documents = options.document_position;
   if (!centered && !is_shared)
-    return depthwise_convolution(
-        with_rows_before(x, before, state), weight, {}, {.document_position = documents});
+    return short_convolution(x, weight, options.bias, documents, options.silu, state);
   require(!centered || !documents.defined(),
           "centered convolutions do not support packed documents");
 
@@ -157,7 +153,7 @@ Variable convolve_positions(const Variable& x,
   std::int64_t own_begin = 0;
   if (is_shared) {
     const std::int64_t retained = state.after ? before : 0;
-    BorderRows borders = gather_borders(x, positions, before, later, retained, mesh.context);
+    BorderRows borders = gather_borders(x, positions, before, later, retained, shares->ranks);
     const bool has_state = state.before || state.after;
     if (has_state) borders.rows = with_rows_before(borders.rows, before, state);
     for (std::int64_t i = 0; has_state && i < before; ++i)
@@ -185,7 +181,10 @@ Variable convolve_positions(const Variable& x,
         indices.push_back(at < end ? table.at(at) : -1);
     }
     const Variable piece = depthwise_convolution(
-        rows_at(rows, indices), weight, {}, {.later = later, .document_position = bounds[i]});
+        rows_at(rows, indices),
+        weight,
+        options.bias,
+        {.later = later, .document_position = bounds[i], .silu = options.silu});
     y = y.defined() ? concat_time(y, piece) : piece;
   }
   return y;

@@ -7,6 +7,8 @@
 namespace longspan {
 
 struct PositionConvolution {
+  Variable bias = {};  // [channels], accumulator dtype
+  bool silu = false;
   ConvolutionPadding padding = ConvolutionPadding::left;
   // [batch, time] i64: as in kernels/short_convolution.h. Only with `left`.
   Tensor document_position = {};
@@ -17,14 +19,16 @@ struct PositionConvolution {
   ChunkBoundaries state = {};
 };
 
-// Returns the convolution of x [batch, time, channels] over the positions in pass.time. Context
-// ranks may share the sequence, and a pass may be one chunk of it. weight: [channels, taps],
-// accumulator dtype. Throws Failure for centered taps with documents. Collective over the context
-// ranks that share the sequence.
+// Returns the convolution of x [batch, time, channels], or silu of it, over all positions that
+// ranks share, or the rows at hand. weight: [channels, taps], accumulator dtype. Throws Failure for
+// centered taps with documents. Collective over the ranks that share the positions.
 Variable convolve_positions(const Variable& x,
                             const Variable& weight,
                             const PositionConvolution& options,
-                            const ForwardContext& pass,
-                            const ProcessMesh& mesh);
+                            const std::optional<SequenceShards>& shares);
+
+// Returns the positions of each context rank in this pass, which may be a chunk of a sequence.
+// Nothing if each rank has all of them.
+std::optional<SequenceShards> position_shards(const ForwardContext& pass, const ProcessMesh& mesh);
 
 }  // namespace longspan

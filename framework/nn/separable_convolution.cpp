@@ -57,7 +57,7 @@ Variable SeparableConvolution::depthwise(const Variable& x,
     layer.require_rows(x.shape()[0]);
     options.state = layer.boundaries(index);
   }
-  return convolve_positions(x, weight, options, pass, mesh_);
+  return convolve_positions(x, weight, options, position_shards(pass, mesh_));
 }
 
 Variable SeparableConvolution::operator()(const Variable& x,

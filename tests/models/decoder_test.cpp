@@ -206,12 +206,12 @@ TEST(DecoderModel, RejectsDeltaRuleKeyHeadsThatDoNotDivideValueHeads) {
   EXPECT_EQ(problem_of(options.common.attention, options.common.attention_setting({}, 0)),
             "model.attention.delta_rule.num_key_heads: expected a divisor of the 6 value heads, "
             "found 4");
-  options.common.attention.delta_rule = {.key_heads = 2, .value_heads = 6};
+  options.common.attention.delta_rule = {.key_heads = 3, .value_heads = 6};
   AttentionBuildOptions setting = options.common.attention_setting({}, 0);
   setting.mesh = {.context = 2, .tensor = 2};
   EXPECT_EQ(problem_of(options.common.attention, setting),
-            "model.attention.delta_rule.num_key_heads: expected a multiple of 2 x 2 (tensor and "
-            "context ranks), found 2; use fewer of these ranks");
+            "model.attention.delta_rule.num_key_heads: expected a multiple of "
+            "parallel.tensor_parallel_size = 2, found 3");
 }
 
 // Layers without feed-forward layers, as in Mamba-2.

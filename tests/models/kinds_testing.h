@@ -46,6 +46,13 @@ inline AttentionOptions with_own_heads(AttentionOptions attention) {
   return attention;
 }
 
+// Numbers of heads that four ranks do not divide: context ranks pass states on.
+inline AttentionOptions with_odd_heads(AttentionOptions attention) {
+  attention.mamba2 = {.heads = 6, .dim = 3, .state = 2, .groups = 2};
+  attention.delta_rule = {.key_heads = 2, .value_heads = 6, .key_dim = 3, .value_dim = 5};
+  return attention;
+}
+
 inline Kind decoder(const AttentionOptions& attention,
                     std::int64_t heads = 4,
                     PositionEmbeddingType positions = PositionEmbeddingType::sinusoidal) {
@@ -64,11 +71,12 @@ inline Kind decoder(const AttentionOptions& attention,
 }
 
 // Recurrent states continue over segments.
-inline Kind stateful(const AttentionOptions& attention) {
+inline Kind stateful(const AttentionOptions& attention, std::int64_t heads = 4) {
   return {fmt::format("stateful decoder, {}", fmt::join(attention.kinds, ", ")),
           [=](ResidualKind residual, const ModelBuildOptions& setting) {
             DecoderOptions options = {.stateful = true};
             options.common = dropped_options(NormPosition::pre);
+            options.common.heads = heads;
             options.common.residual = residual;
             options.common.attention = attention;
             return make_decoder(options, setting);
@@ -366,6 +374,11 @@ inline std::vector<Kind> kinds() {
   all.push_back(stateful(with_own_heads(short_attention({"gated_delta_net", "sliding_window"}))));
   all.push_back(stateful(short_attention({"mamba2", "gla"})));
   all.push_back(stateful(short_attention({"rwkv7", "gmlp"})));
+  all.push_back(decoder(short_attention({"retention", "kimi_delta_attention"}), 2));
+  all.push_back(decoder(short_attention({"rwkv7"}), 2));
+  all.push_back(
+      with_documents(decoder(with_odd_heads(short_attention({"delta_net", "mamba2"})), 2), 3));
+  all.push_back(stateful(with_odd_heads(short_attention({"gated_delta_net", "mamba2"})), 2));
   all.push_back(with_inner_losses());
   all.push_back(with_power_norms(0));
   all.push_back(with_power_norms(3));

@@ -86,13 +86,15 @@ RunConfig with_spans(SpanKind kind) {
   return settings;
 }
 
-// Large states, which continue over segments.
-RunConfig stateful() {
+// Large states, which continue over segments. With key heads that four ranks do not divide,
+// context ranks pass states on.
+RunConfig stateful(std::int64_t key_heads) {
   RunConfig settings = base();
   DecoderOptions options;
   options.common = model_options();
   options.common.attention.kinds = {"gated_delta_net", "mamba2"};
-  options.common.attention.mamba2 = {.dim = 8, .state = 64, .groups = 2};
+  options.common.attention.mamba2 = {.heads = 6 * key_heads, .dim = 8, .state = 64, .groups = 2};
+  options.common.attention.delta_rule = {.key_heads = key_heads, .value_heads = 8};
   options.stateful = true;
   settings.body = decoder_body(options);
   return settings;
@@ -194,7 +196,8 @@ std::vector<Case> cases() {
        universal(RecurrenceType::adaptive, RecomputeGranularity::none)},
       {"universal_transformer, adaptive, layers recomputed",
        universal(RecurrenceType::adaptive, RecomputeGranularity::full)},
-      {"decoder, stateful", stateful()},
+      {"decoder, stateful", stateful(4)},
+      {"decoder, stateful, passed states", stateful(2)},
       {"transformer_xl, gated", transformer_xl([](RunConfig&, ModelOptions& options) {
          options.residual = ResidualKind::gated;
        })},

@@ -2,10 +2,10 @@
 
 #include <cmath>
 
-#include "framework/autograd/convolution.h"
 #include "framework/autograd/norms.h"
 #include "framework/autograd/ops.h"
 #include "framework/autograd/recompute.h"
+#include "framework/nn/position_convolution.h"
 
 namespace longspan {
 namespace {
@@ -18,16 +18,19 @@ Variable convolve_heads(const Variable& x,
                         const Variable& weight,
                         const Variable& bias,
                         const Tensor& document_position,
-                        const ChunkBoundaries& state) {
+                        const ChunkBoundaries& state,
+                        const std::optional<SequenceShards>& shares) {
   const Shape& shape = x.shape();
   const Variable rows = reshape(x, {shape[0], shape[1], shape[2] * shape[3]});
-  return reshape(short_convolution(rows, weight, bias, document_position, true, state), shape);
+  const PositionConvolution options = {
+      .bias = bias, .silu = true, .document_position = document_position, .state = state};
+  return reshape(convolve_positions(rows, weight, options, shares), shape);
 }
 
 Variable delta_rule(const DeltaRule& layer) {
   const auto convolved = [&](const Variable& x, std::size_t index) {
     const auto& [weight, state] = layer.convolutions[index];
-    return convolve_heads(x, weight, {}, layer.document_position, state);
+    return convolve_heads(x, weight, {}, layer.document_position, state, layer.shares);
   };
   const auto unit = [&](const Variable& x, std::size_t index) {
     return l2_normalize(convolved(x, index), length_epsilon);
@@ -40,7 +43,8 @@ Variable delta_rule(const DeltaRule& layer) {
                           layer.gates,
                           {.scale = 1 / std::sqrt(dim),
                            .document_position = layer.document_position,
-                           .state = layer.state});
+                           .state = layer.state,
+                           .shares = layer.shares});
 }
 
 Variable gated_head_norm(const Variable& y,

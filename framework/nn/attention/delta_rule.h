@@ -3,18 +3,20 @@
 #pragma once
 
 #include <array>
+#include <optional>
 
 #include "framework/autograd/gated_recurrence.h"
 
 namespace longspan {
 
 // Returns silu of the short convolution of x [batch, time, heads, dim]. weight: [heads * dim,
-// taps]; bias: [heads * dim], or undefined.
+// taps]; bias: [heads * dim], or undefined. Collective if ranks share the positions.
 Variable convolve_heads(const Variable& x,
                         const Variable& weight,
                         const Variable& bias,
                         const Tensor& document_position,
-                        const ChunkBoundaries& state);
+                        const ChunkBoundaries& state,
+                        const std::optional<SequenceShards>& shares = {});
 
 // Weights, [channels, taps], and states, [batch, taps - 1, 1, channels], of the convolutions of
 // queries, keys and values. Weights have the accumulator dtype.
@@ -33,6 +35,8 @@ struct DeltaRule {
   std::array<DeltaRuleConvolution, 3> convolutions;
   Tensor document_position = {};  // as GatedRecurrenceOptions
   ChunkBoundaries state = {};     // [batch, value_heads, key_dim, value_dim]
+  // Set if ranks share the positions: each has its own rows and all heads.
+  std::optional<SequenceShards> shares = {};
 };
 
 // Returns y [batch, time, value_heads, value_dim]: the recurrence over q = l2(silu(conv(query))), k

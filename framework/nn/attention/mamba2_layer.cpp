@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <cmath>
 
-#include "framework/autograd/convolution.h"
 #include "framework/autograd/norms.h"
 #include "framework/autograd/recompute.h"
 #include "framework/autograd/sequence_products.h"
 #include "framework/nn/attention/attention_kinds.h"
 #include "framework/nn/attention/linear_attention.h"
 #include "framework/nn/attention/recurrent_layers.h"
+#include "framework/nn/position_convolution.h"
 
 namespace longspan {
 namespace {
@@ -69,20 +69,6 @@ std::string problem_of_mamba2(const AttentionOptions& options,
         "{}, found {}",
         setting.mesh.tensor,
         mamba2.groups);
-  if (heads % (setting.mesh.tensor * setting.mesh.context) != 0)
-    return fmt::format(
-        "model.attention.mamba2.num_heads: expected a multiple of parallel.tensor_parallel_size * "
-        "parallel.context_parallel_size = {}, found {}",
-        setting.mesh.tensor * setting.mesh.context,
-        heads);
-  const std::int64_t local = heads / (setting.mesh.tensor * setting.mesh.context);
-  const std::int64_t each = heads / mamba2.groups;
-  if (local % each != 0 && each % local != 0)
-    return fmt::format(
-        "model.attention.mamba2.n_groups: expected groups of a multiple or a divisor of the {} "
-        "heads of a context rank, found {} heads",
-        local,
-        each);
   const std::vector<double>& limit = mamba2.step_limit;
   if (!limit.empty() && (limit.size() != 2 || limit[0] > limit[1] || limit[1] == 0))
     return fmt::format(
@@ -101,6 +87,15 @@ std::unique_ptr<AttentionOp> make_mamba2(const Scope& attention,
                                                       .taps = options.convolution_taps,
                                                       .bias = setting.value_bias,
                                                       .epsilon = setting.norm_epsilon});
+}
+
+// Also if a context rank's heads were parts of several groups.
+bool passes_states_of(const ProcessMesh& mesh, const Mamba2Op::Options& options) {
+  const std::int64_t heads = options.mamba2.heads_of(options.width);
+  if (passes_states(mesh, heads)) return true;
+  const std::int64_t local = heads / (std::int64_t{mesh.shape.tensor} * mesh.shape.context);
+  const std::int64_t each = heads / options.mamba2.groups;
+  return local % each != 0 && each % local != 0;
 }
 
 Linear columns(const Scope& scope,
@@ -158,6 +153,7 @@ Variable gated_group_norm(const Variable& y,
 
 Mamba2Op::Mamba2Op(const Scope& scope, const Options& options)
     : options_(options),
+      passes_states_(passes_states_of(scope.parameters().mesh(), options)),
       key_(columns(scope.child("key"), options, options.mamba2.groups * options.mamba2.state)),
       query_(columns(scope.child("query"), options, options.mamba2.groups * options.mamba2.state)),
       step_(columns(scope.child("step"),
@@ -189,13 +185,14 @@ Mamba2Op::Convolution Mamba2Op::convolution(const Scope& scope, std::int64_t fea
 std::vector<RecurrentStateSpec> Mamba2Op::recurrent_states(const Parameters& parameters) const {
   const Mamba2Options& mamba2 = options_.mamba2;
   const std::int64_t heads = mamba2.heads_of(options_.width);
+  const StateSplit of_heads = split_of_states(passes_states_);
   std::vector<RecurrentStateSpec> states = {
-      state_of_heads(parameters, heads, mamba2.state, mamba2.dim)};
+      state_of_heads(parameters, heads, mamba2.state, mamba2.dim, of_heads)};
   if (options_.taps == 1) return states;
   const auto add = [&](const char* name, std::int64_t channels, StateSplit split) {
     states.push_back(state_of_convolution(parameters, name, options_.taps, channels, split));
   };
-  add("value_convolution", heads * mamba2.dim, StateSplit::tensor_and_context);
+  add("value_convolution", heads * mamba2.dim, of_heads);
   // Every context rank has all groups.
   add("key_convolution", mamba2.groups * mamba2.state, StateSplit::tensor);
   add("query_convolution", mamba2.groups * mamba2.state, StateSplit::tensor);
@@ -208,45 +205,49 @@ Variable Mamba2Op::operator()(const ProjectedQKV& input,
   require_causal(context.mask, "mamba2");
   const ForwardContext rows = pass.of_all_rows();
   const DType sums = accumulator_of(input.value.value().dtype());
-  const Tensor documents = gather_document_positions(context.mask, input.shares);
+  const auto [by_heads, positions] = shared_recurrence(input, passes_states_);
+  const std::optional<SequenceShards>& shares = by_heads.shares;
+  const Tensor documents = gather_document_positions(context.mask, shares);
   ShardRange heads = input.heads;
-  if (input.shares) {
-    heads.count /= input.shares->ranks.size();
-    heads.begin += input.shares->ranks.rank() * heads.count;
+  if (shares) {
+    heads.count /= shares->ranks.size();
+    heads.begin += shares->ranks.rank() * heads.count;
   }
   const auto own = [&](const Weight& weight) {
     return weight ? heads_of_vector(cast(weight->variable, sums), heads, input.heads) : Variable();
   };
-  const Variable x = convolve_heads(gather_heads(input.value, input.shares),
+  const Variable x = convolve_heads(gather_heads(input.value, shares),
                                     own(value_convolution_.weight),
                                     own(value_convolution_.bias),
                                     documents,
-                                    chunk_state(input, 1));
-  // Context ranks have some of the heads, which read a group that others read too.
+                                    chunk_state(input, 1),
+                                    positions);
+  // Context ranks with some of the heads read a group that others read too.
   const auto groups = [&](const Linear& linear, const Convolution& taps, std::size_t index) {
     Variable all = linear(input.input, rows);
-    if (input.shares)
-      all = all_gather_sequence(all, input.shares->query_rows(), input.shares->ranks);
-    all = short_convolution(all,
-                            cast(taps.weight->variable, sums),
-                            taps.bias ? cast(taps.bias->variable, sums) : Variable(),
-                            documents,
-                            true,
-                            chunk_state(input, index));
+    if (shares) all = all_gather_sequence(all, shares->query_rows(), shares->ranks);
+    all = convolve_positions(all,
+                             cast(taps.weight->variable, sums),
+                             {.bias = taps.bias ? cast(taps.bias->variable, sums) : Variable(),
+                              .silu = true,
+                              .document_position = documents,
+                              .state = chunk_state(input, index)},
+                             positions);
     return groups_of_heads(all, all.shape()[2] / options_.mamba2.state, heads, input.heads);
   };
   const std::vector<double>& limit = options_.mamba2.step_limit;
   const Variable logits = step_(input.input, rows);
   const Variable steps =
       limit.empty() ? step_sizes(logits) : step_sizes(logits, limit[0], limit[1]);
-  const Variable y = state_space({.x = x,
-                                  .b = groups(key_, key_convolution_, 2),
-                                  .c = groups(query_, query_convolution_, 3),
-                                  .step = gather_heads(steps, input.shares)},
-                                 own(log_rate_),
-                                 own(skip_),
-                                 {.document_position = documents, .state = chunk_state(input, 0)});
-  const Variable mixed = local_shard(y, input);
+  const Variable y = state_space(
+      {.x = x,
+       .b = groups(key_, key_convolution_, 2),
+       .c = groups(query_, query_convolution_, 3),
+       .step = gather_heads(steps, shares)},
+      own(log_rate_),
+      own(skip_),
+      {.document_position = documents, .state = chunk_state(input, 0), .shares = positions});
+  const Variable mixed = local_shard(y, by_heads);
   const Shape& shape = mixed.shape();
   const std::int64_t features = shape[2] * shape[3];
   const std::int64_t local_groups =

@@ -69,6 +69,7 @@ class Mamba2Op : public RecurrentOp {
   Convolution convolution(const Scope& scope, std::int64_t features) const;
 
   Options options_;
+  bool passes_states_;
   Linear key_;
   Linear query_;
   Linear step_;

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "framework/autograd/collectives.h"
 #include "framework/autograd/convolution.h"
@@ -61,7 +62,7 @@ Variable constant_gates(const Variable& query, const ShardRange& heads) {
 
 bool is_delta_type(RecurrenceKind kind) { return kind >= RecurrenceKind::delta_net; }
 
-// Value heads stay on the rank of their key head.
+// Value heads stay on the tensor rank of their key head.
 std::string validate_projections(const ProjectionShape& shape, const MeshShape& mesh) {
   if (shape.value_heads % shape.key_heads != 0)
     return fmt::format(
@@ -69,13 +70,11 @@ std::string validate_projections(const ProjectionShape& shape, const MeshShape& 
         "{}",
         shape.value_heads,
         shape.key_heads);
-  const std::int64_t ranks = std::int64_t{mesh.tensor} * mesh.context;
-  if (shape.key_heads % ranks == 0) return "";
+  if (shape.key_heads % mesh.tensor == 0) return "";
   return fmt::format(
-      "model.attention.delta_rule.num_key_heads: expected a multiple of {} x {} (tensor and "
-      "context ranks), found {}; use fewer of these ranks",
+      "model.attention.delta_rule.num_key_heads: expected a multiple of "
+      "parallel.tensor_parallel_size = {}, found {}",
       mesh.tensor,
-      mesh.context,
       shape.key_heads);
 }
 
@@ -88,25 +87,33 @@ std::string problem_of_kind(RecurrenceKind kind,
         "model.attention.layer_types: {} requires a causal model; use it in a decoder", name);
   const auto projections =
       is_delta_type(kind) ? delta_rule_projections(options.delta_rule, setting) : std::nullopt;
-  std::string problem;
-  if (projections)
-    problem = validate_projections(*projections, setting.mesh);
-  else if (setting.mesh.context > 1)
-    problem = validate_head_sharding(name, setting.heads, setting.mesh);
+  const std::string problem =
+      projections ? validate_projections(*projections, setting.mesh) : std::string();
   return problem.empty() ? validate_memory(name, setting) : problem;
 }
 
 }  // namespace
 
+bool passes_states(const ProcessMesh& mesh, std::int64_t heads) {
+  return heads % (std::int64_t{mesh.shape.tensor} * mesh.shape.context) != 0;
+}
+
+SharedRecurrence shared_recurrence(const ProjectedQKV& input, bool passes) {
+  SharedRecurrence result = {.heads = input, .positions = {}};
+  if (passes) result.positions = std::exchange(result.heads.shares, std::nullopt);
+  return result;
+}
+
 RecurrentStateSpec state_of_heads(const Parameters& parameters,
                                   std::int64_t heads,
                                   std::int64_t key_dim,
-                                  std::int64_t value_dim) {
+                                  std::int64_t value_dim,
+                                  StateSplit split) {
   return recurrent_state_spec(parameters.mesh(),
                               "state",
                               {1, heads, key_dim, value_dim},
                               accumulator_of(parameters.compute_dtype()),
-                              StateSplit::tensor_and_context);
+                              split);
 }
 
 RecurrentStateSpec state_of_convolution(const Parameters& parameters,
@@ -191,11 +198,10 @@ std::optional<ProjectionShape> delta_rule_projections(const DeltaRuleOptions& op
 }
 
 GatedRecurrenceOp::GatedRecurrenceOp(const Scope& scope, const Options& options)
-    : options_(options) {
+    : options_(options), passes_states_(passes_states(scope.parameters().mesh(), key_heads())) {
   using enum RecurrenceKind;
   const std::int64_t heads = options.heads, width = options.width;
   const std::int64_t key_dim = options.key_dim, value_dim = options.value_dim;
-  const std::int64_t key_heads = options.projections ? options.projections->key_heads : heads;
   const auto linear = [&](const char* name, std::int64_t in, std::int64_t out, bool bias) {
     return Linear(scope.child(name),
                   {.in = in, .out = out, .split = ParallelMode::columns, .bias = bias});
@@ -213,8 +219,8 @@ GatedRecurrenceOp::GatedRecurrenceOp(const Scope& scope, const Options& options)
         "down", {rank, width}, Initializer::xavier(width, rank));
   };
   if (is_delta())
-    for (const auto& [name, channels] : {std::pair("query_convolution", key_heads * key_dim),
-                                         std::pair("key_convolution", key_heads * key_dim),
+    for (const auto& [name, channels] : {std::pair("query_convolution", key_heads() * key_dim),
+                                         std::pair("key_convolution", key_heads() * key_dim),
                                          std::pair("value_convolution", heads * value_dim)})
       convolutions_.push_back(scope.no_decay_weight(
           name,
@@ -248,15 +254,15 @@ std::vector<RecurrentStateSpec> GatedRecurrenceOp::recurrent_states(
     const Parameters& parameters) const {
   const auto [heads, key_dim, value_dim] =
       std::tuple(options_.heads, options_.key_dim, options_.value_dim);
-  std::vector<RecurrentStateSpec> states = {state_of_heads(parameters, heads, key_dim, value_dim)};
+  const StateSplit split = split_of_states(passes_states_);
+  std::vector<RecurrentStateSpec> states = {
+      state_of_heads(parameters, heads, key_dim, value_dim, split)};
   if (!is_delta() || options_.taps == 1) return states;
-  const std::int64_t keys =
-      key_dim * (options_.projections ? options_.projections->key_heads : heads);
+  const std::int64_t keys = key_dim * key_heads();
   for (const auto& [name, channels] : {std::pair("query_convolution", keys),
                                        std::pair("key_convolution", keys),
                                        std::pair("value_convolution", heads * value_dim)})
-    states.push_back(state_of_convolution(
-        parameters, name, options_.taps, channels, StateSplit::tensor_and_context));
+    states.push_back(state_of_convolution(parameters, name, options_.taps, channels, split));
   return states;
 }
 
@@ -293,17 +299,18 @@ Variable GatedRecurrenceOp::operator()(const ProjectedQKV& input,
                                        const AttentionContext& context,
                                        const ForwardContext& pass) const {
   require_causal(context.mask, name_of(options_.kind));
-  const Tensor documents = gather_document_positions(context.mask, input.shares);
-  // All positions, with some of the heads.
-  const ProjectedQKV all = gather_sequence(input);
+  const auto [own, positions] = shared_recurrence(input, passes_states_);
+  const Tensor documents = gather_document_positions(context.mask, own.shares);
+  // All positions of some heads, or the other way round.
+  const ProjectedQKV all = gather_sequence(own);
   const DType sums = accumulator_of(input.query.value().dtype());
-  RecurrenceGates gates = {.log_decay = gather_heads(log_decay(input, pass), input.shares)};
+  RecurrenceGates gates = {.log_decay = gather_heads(log_decay(input, pass), own.shares)};
   if (beta_) {
     const Variable logits = (*beta_)(input.input, pass.of_all_rows());
     const Variable zero(
         Tensor::zeros({input.heads.count}, sums, logits.value().device(), MemoryTag::workspace));
     // The sigmoid of the logits, in the accumulator dtype.
-    gates.beta = gather_heads(token_spans(logits, zero, 1), input.shares);
+    gates.beta = gather_heads(token_spans(logits, zero, 1), own.shares);
   }
   const ChunkBoundaries state = chunk_state(input, 0);
   if (is_delta())
@@ -311,22 +318,23 @@ Variable GatedRecurrenceOp::operator()(const ProjectedQKV& input,
                                           .key = all.key,
                                           .value = all.value,
                                           .gates = gates,
-                                          .convolutions = {convolution(0, all, input),
-                                                           convolution(1, all, input),
-                                                           convolution(2, all, input)},
+                                          .convolutions = {convolution(0, all, own),
+                                                           convolution(1, all, own),
+                                                           convolution(2, all, own)},
                                           .document_position = documents,
-                                          .state = state}),
-                              input),
+                                          .state = state,
+                                          .shares = positions}),
+                              own),
                   input.input,
                   pass);
   const double scale = 1 / std::sqrt(static_cast<double>(options_.key_dim));
-  const Variable y =
-      gated_recurrence(all.query,
-                       all.key,
-                       all.value,
-                       gates,
-                       {.scale = scale, .document_position = documents, .state = state});
-  return finish(local_shard(y, input), input.input, pass);
+  const Variable y = gated_recurrence(
+      all.query,
+      all.key,
+      all.value,
+      gates,
+      {.scale = scale, .document_position = documents, .state = state, .shares = positions});
+  return finish(local_shard(y, own), input.input, pass);
 }
 
 Variable GatedRecurrenceOp::finish(const Variable& y,

@@ -49,11 +49,28 @@ class RecurrentOp : public AttentionOp {
   bool mixes_queries() const override { return true; }
 };
 
+// Context ranks share a recurrence in one of two ways. If they divide the heads of a tensor rank,
+// they exchange positions for heads, and each runs all positions of some heads. Otherwise each runs
+// its own positions of all heads and passes the states on.
+struct SharedRecurrence {
+  ProjectedQKV heads;                       // shares: those of the exchange
+  std::optional<SequenceShards> positions;  // those of the passed states
+};
+SharedRecurrence shared_recurrence(const ProjectedQKV& input, bool passes);
+// Returns whether context ranks pass on the states of `heads` heads.
+bool passes_states(const ProcessMesh& mesh, std::int64_t heads);
+// Returns the ranks that split the states: passed ones, at the ends of a sequence, are equal on all
+// context ranks.
+inline StateSplit split_of_states(bool passes) {
+  return passes ? StateSplit::tensor : StateSplit::tensor_and_context;
+}
+
 // Returns the specification of the states of `heads` heads, named "state".
 RecurrentStateSpec state_of_heads(const Parameters& parameters,
                                   std::int64_t heads,
                                   std::int64_t key_dim,
-                                  std::int64_t value_dim);
+                                  std::int64_t value_dim,
+                                  StateSplit split);
 // Returns that of the rows before a convolution.
 RecurrentStateSpec state_of_convolution(const Parameters& parameters,
                                         const std::string& name,
@@ -109,6 +126,9 @@ class GatedRecurrenceOp : public RecurrentOp {
     return options_.kind == RecurrenceKind::gla ||
            options_.kind == RecurrenceKind::kimi_delta_attention;
   }
+  std::int64_t key_heads() const {
+    return options_.projections ? options_.projections->key_heads : options_.heads;
+  }
   // Gates of this rank's rows and heads, [batch, time, heads] or [batch, time, heads, dim].
   Variable log_decay(const ProjectedQKV& input, const ForwardContext& pass) const;
   // The convolution of queries (0), keys (1) or values (2), for the heads of `all`, all positions
@@ -120,6 +140,7 @@ class GatedRecurrenceOp : public RecurrentOp {
   Variable finish(const Variable& y, const Variable& x, const ForwardContext& pass) const;
 
   Options options_;
+  bool passes_states_;
   std::vector<Weight> convolutions_;  // of queries, keys and values
   std::optional<Linear> beta_;
   Weight decay_down_;  // low rank

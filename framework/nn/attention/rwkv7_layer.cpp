@@ -52,10 +52,7 @@ std::string problem_of_rwkv7(const AttentionOptions& options,
   if (first == nullptr || first->name != "rwkv7")
     return "model.attention.layer_types: rwkv7 layers read the values of the first layer; expected "
            "rwkv7 as the first element";
-  std::string problem;
-  if (setting.mesh.context > 1)
-    problem = validate_head_sharding("rwkv7", setting.heads, setting.mesh);
-  return problem.empty() ? validate_memory("rwkv7", setting) : problem;
+  return validate_memory("rwkv7", setting);
 }
 
 std::unique_ptr<AttentionOp> make_rwkv7(const Scope& attention,
@@ -146,6 +143,7 @@ Rwkv7Op::LowRank Rwkv7Op::low_rank(const Scope& scope,
 Rwkv7Op::Rwkv7Op(const Scope& scope, const Options& options)
     : options_(options),
       mesh_(scope.parameters().mesh()),
+      passes_states_(passes_states(mesh_, options.heads)),
       taps_(constant(scope, {options.width, 2}, {1, -1}, wide_dtype(scope))),
       unit_gain_(constant(scope, {options.dim}, {1}, wide_dtype(scope))),
       summands_(constant(scope, {1, options.dim}, {1}, scope.parameters().compute_dtype())),
@@ -196,7 +194,8 @@ Rwkv7Op::Rwkv7Op(const Scope& scope, const Options& options)
 
 std::vector<RecurrentStateSpec> Rwkv7Op::recurrent_states(const Parameters& parameters) const {
   std::vector<RecurrentStateSpec> states = {
-      state_of_heads(parameters, options_.heads, options_.dim, options_.dim),
+      state_of_heads(
+          parameters, options_.heads, options_.dim, options_.dim, split_of_states(passes_states_)),
       state_of_convolution(parameters, "token_shift", 2, options_.width, StateSplit::none)};
   if (options_.layer == 0)
     states.push_back(
@@ -212,8 +211,7 @@ Variable Rwkv7Op::difference(const ProjectedQKV& input,
       input.input,
       taps_,
       {.document_position = context.mask.max_lookback, .state = chunk_state(input, index)},
-      pass,
-      mesh_);
+      position_shards(pass, mesh_));
 }
 
 Variable Rwkv7Op::first_value(const ProjectedQKV& input,
@@ -264,7 +262,9 @@ Variable Rwkv7Op::operator()(const ProjectedQKV& input,
   const Variable factor = add_scalar(scaled(add_scalar(rate, -1), wide(rate_scale_, x)), 1);
   const Variable key = scaled(raw_key, factor);
 
-  const auto all = [&](const Variable& of_rows) { return gather_heads(of_rows, input.shares); };
+  const auto shared = shared_recurrence(input, passes_states_);
+  const std::optional<SequenceShards>& exchanged = shared.heads.shares;
+  const auto all = [&](const Variable& of_rows) { return gather_heads(of_rows, exchanged); };
   const Variable y = local_shard(
       gated_recurrence(all(in_heads(query)),
                        all(in_heads(key)),
@@ -272,9 +272,10 @@ Variable Rwkv7Op::operator()(const ProjectedQKV& input,
                        {.log_decay = all(in_heads(log_decay)),
                         .a = multiply_scalar(all(unit), -1),
                         .b = all(correction)},
-                       {.document_position = gather_document_positions(context.mask, input.shares),
-                        .state = chunk_state(input, 0)}),
-      input);
+                       {.document_position = gather_document_positions(context.mask, exchanged),
+                        .state = chunk_state(input, 0),
+                        .shares = shared.positions}),
+      shared.heads);
 
   const Variable low = down(gate_, shifted(x, change, gate_shift_));
   const Variable opening =

@@ -82,6 +82,7 @@ class Rwkv7Op : public RecurrentOp {
 
   Options options_;
   ProcessMesh mesh_;
+  bool passes_states_;
   Variable taps_;  // [width, 2] of the difference
   // Constants of the norm without parameters, of sums over a head, and of the gate.
   Variable unit_gain_;
