@@ -41,10 +41,24 @@ template <typename T>
   return T{1} / (T{1} + fast_exp(x < T{-80} ? T{80} : -x));
 }
 
-// Returns ln(1 + e^x) without overflow. Calls the C library: not for vectorized loops.
-template <typename T>
-LONGSPAN_HOST_DEVICE inline T softplus(T x) {
-  return (x > 0 ? x : T{0}) + std::log1p(std::exp(x > 0 ? -x : x));
+// Returns ln(1 + e^x) within a few ulp, without overflow; 0 below -87.
+[[gnu::always_inline]] LONGSPAN_HOST_DEVICE inline float softplus(float x) {
+  // ln(1 + e) = 2 artanh(e / (2 + e)) for e in [0, 1]: the series ends where (1/3)^16 / 17 rounds
+  // off.
+  const float e = fast_exp(x > 0.0f ? -x : x);
+  const float s = e / (2.0f + e);
+  const float square = s * s;
+  float p = 1.0f / 15;
+  p = p * square + 1.0f / 13;
+  p = p * square + 1.0f / 11;
+  p = p * square + 1.0f / 9;
+  p = p * square + 1.0f / 7;
+  p = p * square + 1.0f / 5;
+  p = p * square + 1.0f / 3;
+  return (x > 0.0f ? x : 0.0f) + 2.0f * (s + s * square * p);
+}
+[[gnu::always_inline]] LONGSPAN_HOST_DEVICE inline double softplus(double x) {
+  return (x > 0 ? x : 0) + std::log1p(std::exp(x > 0 ? -x : x));
 }
 
 // Returns tanh x within a few ulp. Uses a series where 1 - 2 / (e^2x + 1) would cancel.

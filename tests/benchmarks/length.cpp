@@ -46,16 +46,21 @@ double best_seconds(const std::string& kind, std::int64_t time, const Device& de
   AttentionOptions options = {.kinds = {kind}, .sliding_window = {256}, .stride = time / 256};
   Parameters parameters(device, DType::f32, ProcessMesh());
   const auto mechanism = mechanism_of(options, time, parameters);
-  const Shape shape = {1, time, heads, dim};
+  const ProjectionShape projections =
+      mechanism->projection_shape().value_or(ProjectionShape{heads, heads, dim, dim});
+  const Shape keys = {1, time, projections.key_heads, projections.key_dim};
+  const Shape values = {1, time, projections.value_heads, projections.value_dim};
   const Random random(1);
   parameters.allocate(random.child("weights"));
-  const Variable query = Variable::leaf(random_tensor(shape, device, random.child("query")));
-  const Variable value = Variable::leaf(random_tensor(shape, device, random.child("value")));
-  const Variable key = mechanism->ties_query_and_key()
-                           ? query
-                           : Variable::leaf(random_tensor(shape, device, random.child("key")));
+  const auto leaf = [&](const Shape& shape, const char* name) {
+    return Variable::leaf(random_tensor(shape, device, random.child(name)));
+  };
+  const bool has_query = mechanism->projects_query_and_key();
+  const Variable query = has_query ? leaf(keys, "query") : Variable();
+  const Variable value = leaf(values, "value");
+  const Variable key = !has_query || mechanism->ties_query_and_key() ? query : leaf(keys, "key");
   const Variable input(random_tensor({1, time, heads * dim}, device, random.child("input")));
-  const Tensor upstream = random_tensor(shape, device, random.child("upstream"));
+  const Tensor upstream = random_tensor(values, device, random.child("upstream"));
   double best = std::numeric_limits<double>::infinity();
   // The first call creates the plan and allocates memory.
   const std::int64_t repetitions = std::clamp<std::int64_t>((1 << 18) / time, 2, 20);
@@ -65,14 +70,15 @@ double best_seconds(const std::string& kind, std::int64_t time, const Device& de
         (*mechanism)({.query = query,
                       .key = key,
                       .value = value,
-                      .heads = {.count = heads, .total = heads},
+                      .heads = {.count = values[2], .total = values[2]},
                       .input = input},
                      AttentionContext{},
                      {.training = true, .random = random.child(static_cast<std::uint64_t>(i))});
     backward({y}, {upstream});
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
     if (i > 0) best = std::min(best, passed.count());
-    for (const Variable& leaf : {query, key, value}) leaf.clear_gradient();
+    for (const Variable& x : {query, key, value})
+      if (x.defined()) x.clear_gradient();
   }
   return best;
 }

@@ -14,11 +14,12 @@
 namespace longspan {
 namespace {
 
-enum class Gates { head, channel, delta_head, delta_channel };
+enum class Gates { head, channel, delta_head, delta_channel, given };
 
 const char* name_of(Gates gates) {
   if (gates == Gates::head) return "decay of each head";
   if (gates == Gates::channel) return "decay of each channel";
+  if (gates == Gates::given) return "a and b, decay of each channel";
   return gates == Gates::delta_head ? "delta rule, decay of each head"
                                     : "delta rule, decay of each channel";
 }
@@ -35,7 +36,7 @@ GatedRecurrenceGradient make(std::int64_t dim, Gates gates, const Device& device
     const std::vector<float> values(static_cast<std::size_t>(shape.elements()), value);
     return Tensor::from<float>(values, shape, device);
   };
-  const bool by_channel = gates == Gates::channel || gates == Gates::delta_channel;
+  const bool by_channel = gates != Gates::head && gates != Gates::delta_head;
   const bool corrects = gates == Gates::delta_head || gates == Gates::delta_channel;
   const double unit = std::sqrt(12.0 / static_cast<double>(dim));  // keys of length 1
   GatedRecurrence call = {.query = random(rows, "query", 1),
@@ -43,6 +44,14 @@ GatedRecurrenceGradient make(std::int64_t dim, Gates gates, const Device& device
                           .value = random(rows, "value", 1),
                           .log_decay = constant(by_channel ? rows : by_head, -0.02F)};
   if (corrects) call.beta = constant(by_head, 0.5F);
+  if (gates == Gates::given) {
+    call.a = call.key.clone();
+    call.b = call.key.clone();
+    on(device, [&](auto backend) {
+      scale(backend, -1, call.a, call.a);
+      scale(backend, 0.5, call.b, call.b);
+    });
+  }
   call.out = call.value.empty_like();
   call.checkpoints = Tensor::empty({call.segments(), 1, heads, dim, dim}, DType::f32, device);
   GatedRecurrenceGradient result = {.forward = call,
@@ -52,6 +61,8 @@ GatedRecurrenceGradient make(std::int64_t dim, Gates gates, const Device& device
                                     .dvalue = call.value.empty_like()};
   result.dlog_decay = call.log_decay.empty_like();
   if (call.beta.defined()) result.dbeta = call.beta.empty_like();
+  if (call.a.defined()) result.da = call.a.empty_like();
+  if (call.b.defined()) result.db = call.b.empty_like();
   return result;
 }
 
@@ -86,7 +97,8 @@ int main(int count, char** words) {
   using namespace longspan;
   const Device device = bench::device_from(count, words);
   for (const std::int64_t dim : {64, 128})
-    for (const Gates gates : {Gates::head, Gates::channel, Gates::delta_head, Gates::delta_channel})
+    for (const Gates gates :
+         {Gates::head, Gates::channel, Gates::delta_head, Gates::delta_channel, Gates::given})
       measure(dim, gates, device);
   return 0;
 }

@@ -41,6 +41,18 @@ TEST(VectorMath, NormalDistributionIsAccurateInTheTail) {
   EXPECT_TRUE(std::isnan(normal_distribution(std::numeric_limits<float>::quiet_NaN()).below));
 }
 
+TEST(VectorMath, SoftplusIsWithinFourUlps) {
+  for (float x = -86.9f; x < 90; x += 0.0037f) {
+    const double wide = x;
+    const double exact = std::max(wide, 0.0) + std::log1p(std::exp(-std::abs(wide)));
+    const double unit = std::ldexp(1.0, std::ilogb(exact) - 23);
+    EXPECT_NEAR(softplus(x), exact, 4 * unit) << "x = " << x;
+  }
+  EXPECT_EQ(softplus(-1e30f), 0.0f);
+  EXPECT_EQ(softplus(1e30f), 1e30f);
+  EXPECT_TRUE(std::isnan(softplus(std::numeric_limits<float>::quiet_NaN())));
+}
+
 TEST(VectorMath, SigmoidIsAccurateAndStaysInRange) {
   for (float x = -70; x < 70; x += 0.013f)
     EXPECT_NEAR(sigmoid(x), 1 / (1 + std::exp(-static_cast<double>(x))), 1.2e-7);

@@ -157,6 +157,20 @@ void parallel_elements(Cpu, const Shape& shape, F f) {
   });
 }
 
+// Calls g(i, c) for every element i of each group of `width` elements, with its place c in the
+// group, where g = f.of(number of the group). Vectorized over a group.
+template <typename F>
+void parallel_groups(Cpu, std::int64_t groups, std::int64_t width, F f) {
+  for_rows(groups, width, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t group = begin; group < end; ++group) {
+      const auto g = f.of(group);
+      const std::int64_t first = group * width;
+#pragma omp simd
+      for (std::int64_t c = 0; c < width; ++c) g(first + c, c);
+    }
+  });
+}
+
 // Calls f(row) for every row, split among threads and not vectorized. `cost`: the number of
 // elements that a row represents.
 template <typename F>

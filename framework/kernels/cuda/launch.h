@@ -126,6 +126,21 @@ void parallel_elements(Cuda cuda, const Shape& shape, F f) {
   for_each_element(cuda, shape.elements(), InRows<F>{shape.width(), f});
 }
 
+template <typename F>
+struct InGroups {
+  std::int64_t width;
+  F f;
+
+  __device__ void operator()(std::int64_t i) const { f.of(i / width)(i, i % width); }
+};
+
+// Calls g(i, c) for every element i of each group of `width` elements, with its place c in the
+// group, where g = f.of(number of the group), in any order.
+template <typename F>
+void parallel_groups(Cuda cuda, std::int64_t groups, std::int64_t width, F f) {
+  for_each_element(cuda, groups * width, InGroups<F>{width, f});
+}
+
 // Calls f(row) for every row, one thread each.
 template <typename F>
 void parallel_rows(Cuda cuda, std::int64_t rows, std::int64_t /*cost*/, const F& f) {

@@ -1,6 +1,8 @@
 // Step sizes, decay gates and factors of heads.
 #include "framework/kernels/recurrence_gates.h"
 
+#include <type_traits>
+
 #include "framework/kernels/element.h"
 #include "framework/kernels/shared/backend.h"
 #include "framework/kernels/vector_math.h"
@@ -35,98 +37,118 @@ struct StepGradientAt {
   }
 };
 
-template <typename T>
-struct DecayAt {
+// The step size of a decay gate and its slope. Template arguments vectorize.
+template <bool is_step, typename A>
+[[gnu::always_inline]] LONGSPAN_HOST_DEVICE inline A step_of(A x) {
+  return is_step ? x : softplus(x);
+}
+template <bool is_step, typename A>
+[[gnu::always_inline]] LONGSPAN_HOST_DEVICE inline A slope_of(A x) {
+  return is_step ? A{1} : sigmoid(x);
+}
+
+// Groups are the gates of a head.
+template <bool is_step, typename T>
+struct DecayOfHeads {
   using A = Accumulator<T>;
+  struct Head {
+    A rate;
+    const T* x;
+    A* g;
+
+    [[gnu::always_inline]] LONGSPAN_HOST_DEVICE void operator()(std::int64_t i,
+                                                                std::int64_t) const {
+      g[i] = rate * step_of<is_step>(wide(x[i]));
+    }
+  };
   const T* x;
   const A* log_rate;
-  std::int64_t each;  // gates of a head
-  bool is_step;
+  std::int64_t heads;
   A* g;
 
-  LONGSPAN_HOST_DEVICE void operator()(std::int64_t i, std::int64_t c) const {
-    const A step = wide(x[i]);
-    g[i] = -std::exp(log_rate[c / each]) * (is_step ? step : softplus(step));
+  LONGSPAN_HOST_DEVICE Head of(std::int64_t head) const {
+    return {-fast_exp(log_rate[head % heads]), x, g};
   }
 };
 
-template <typename T>
-struct DecayInputGradientAt {
+template <bool is_step, typename T>
+struct DecayGradientOfHeads {
   using A = Accumulator<T>;
+  struct Head {
+    A rate;
+    const T* x;
+    const A* dg;
+    T* dx;
+
+    [[gnu::always_inline]] LONGSPAN_HOST_DEVICE void operator()(std::int64_t i,
+                                                                std::int64_t) const {
+      put(dx[i], dg[i] * rate * slope_of<is_step>(wide(x[i])));
+    }
+  };
   const T* x;
   const A *log_rate, *dg;
-  std::int64_t each;
-  bool is_step;
+  std::int64_t heads;
   T* dx;
 
-  LONGSPAN_HOST_DEVICE void operator()(std::int64_t i, std::int64_t c) const {
-    const A slope = is_step ? A{1} : sigmoid(wide(x[i]));
-    put(dx[i], -dg[i] * std::exp(log_rate[c / each]) * slope);
+  LONGSPAN_HOST_DEVICE Head of(std::int64_t head) const {
+    return {-fast_exp(log_rate[head % heads]), x, dg, dx};
   }
 };
 
-template <typename T>
-struct DecayRateGradientAt {
+// One item is a head of a row.
+template <bool is_step, typename T>
+struct DecayRateGradient {
   using A = Accumulator<T>;
   const T* x;
   const A *log_rate, *dg;
-  std::int64_t each;
-  bool is_step;
+  std::int64_t heads, each;
   A* drate;
 
-  LONGSPAN_HOST_DEVICE void operator()(std::int64_t i, std::int64_t head) const {
+  LONGSPAN_HOST_DEVICE void operator()(std::int64_t head) const {
     A sum = 0;
-    for (std::int64_t c = 0; c < each; ++c) {
-      const A step = wide(x[i * each + c]);
-      sum += dg[i * each + c] * (is_step ? step : softplus(step));
-    }
-    drate[i] = -std::exp(log_rate[head]) * sum;
+#pragma omp simd reduction(+ : sum)
+    for (std::int64_t c = head * each; c < (head + 1) * each; ++c)
+      sum += dg[c] * step_of<is_step>(wide(x[c]));
+    drate[head] = -fast_exp(log_rate[head % heads]) * sum;
   }
 };
 
+// Groups are the elements of a head.
 template <typename T>
-struct HeadFactors {
+struct ScaleHeads {
   using A = Accumulator<T>;
+  struct Head {
+    A factor;
+    const T* x;
+    T* y;
+
+    [[gnu::always_inline]] LONGSPAN_HOST_DEVICE void operator()(std::int64_t i,
+                                                                std::int64_t) const {
+      put(y[i], factor * wide(x[i]));
+    }
+  };
   const A* factor;
-  std::int64_t each;  // elements of a head
-  bool by_row;
-
-  // c: place of element i in its row.
-  LONGSPAN_HOST_DEVICE A at(std::int64_t i, std::int64_t c) const {
-    return factor[(by_row ? i : c) / each];
-  }
-};
-
-template <typename T>
-struct HeadScaleAt {
-  HeadFactors<T> factors;
+  std::int64_t factors;  // of one row, or of all
   const T* x;
   T* y;
 
-  LONGSPAN_HOST_DEVICE void operator()(std::int64_t i, std::int64_t c) const {
-    put(y[i], factors.at(i, c) * wide(x[i]));
-  }
+  LONGSPAN_HOST_DEVICE Head of(std::int64_t head) const { return {factor[head % factors], x, y}; }
 };
 
 template <typename T>
-struct HeadFactorGradientAt {
+struct HeadFactorGradient {
   using A = Accumulator<T>;
   const T *x, *dy;
   std::int64_t each;
   A* dfactor;
 
-  LONGSPAN_HOST_DEVICE void operator()(std::int64_t i, std::int64_t) const {
+  LONGSPAN_HOST_DEVICE void operator()(std::int64_t head) const {
     A sum = 0;
-    for (std::int64_t c = 0; c < each; ++c) sum += wide(x[i * each + c]) * wide(dy[i * each + c]);
-    dfactor[i] = sum;
+#pragma omp simd reduction(+ : sum)
+    for (std::int64_t c = head * each; c < (head + 1) * each; ++c) sum += wide(x[c]) * wide(dy[c]);
+    dfactor[head] = sum;
   }
 };
-
-// [rows, heads * n].
-Shape rows_of_heads(const Shape& shape) {
-  const std::int64_t width = shape[-2] * shape.width();
-  return {shape.elements() / width, width};
-}
 
 }  // namespace
 
@@ -157,68 +179,90 @@ void step_size_backward(Backend backend, const StepSizeGradient& call) {
   });
 }
 
+namespace {
+
+// f(TypeTag<T>, is_step) for a gate of x.
+template <typename F>
+void with_step(const DecayGate& call, const F& f) {
+  with_floating_type(call.x.dtype(), [&](auto tag) {
+    if (call.is_step)
+      f(tag, std::true_type());
+    else
+      f(tag, std::false_type());
+  });
+}
+
+}  // namespace
+
 void decay_gate(Backend backend, const DecayGate& call) {
   check(call);
-  with_floating_type(call.x.dtype(), [&]<typename T>(TypeTag<T>) {
+  with_step(call, [&]<typename T>(TypeTag<T>, auto is_step) {
     using A = Accumulator<T>;
-    parallel_elements(backend,
-                      call.x.shape(),
-                      DecayAt<T>{call.x.data<T>(),
-                                 call.log_rate.data<A>(),
-                                 call.x.shape().width() / call.log_rate.elements(),
-                                 call.is_step,
-                                 call.g.data<A>()});
+    const std::int64_t heads = call.log_rate.elements();
+    parallel_groups(backend,
+                    call.x.shape().rows() * heads,
+                    call.x.shape().width() / heads,
+                    DecayOfHeads<is_step(), T>{
+                        call.x.data<T>(), call.log_rate.data<A>(), heads, call.g.data<A>()});
   });
 }
 
 void decay_gate_backward(Backend backend, const DecayGateGradient& call) {
   check(call);
-  with_floating_type(call.forward.x.dtype(), [&]<typename T>(TypeTag<T>) {
+  const DecayGate& forward = call.forward;
+  with_step(forward, [&]<typename T>(TypeTag<T>, auto is_step) {
     using A = Accumulator<T>;
-    const T* const x = call.forward.x.data<T>();
-    const A* const log_rate = call.forward.log_rate.data<A>();
-    const std::int64_t each = call.forward.x.shape().width() / call.forward.log_rate.elements();
-    parallel_elements(
+    const T* const x = forward.x.data<T>();
+    const A* const log_rate = forward.log_rate.data<A>();
+    const A* const dg = call.dg.data<A>();
+    const std::int64_t heads = forward.log_rate.elements();
+    const std::int64_t each = forward.x.shape().width() / heads;
+    const std::int64_t all = forward.x.shape().rows() * heads;
+    parallel_groups(backend,
+                    all,
+                    each,
+                    DecayGradientOfHeads<is_step(), T>{x, log_rate, dg, heads, call.dx.data<T>()});
+    parallel_rows(
         backend,
-        call.dx.shape(),
-        DecayInputGradientAt<T>{
-            x, log_rate, call.dg.data<A>(), each, call.forward.is_step, call.dx.data<T>()});
-    parallel_elements(
-        backend,
-        call.drate.shape(),
-        DecayRateGradientAt<T>{
-            x, log_rate, call.dg.data<A>(), each, call.forward.is_step, call.drate.data<A>()});
+        all,
+        each,
+        DecayRateGradient<is_step(), T>{x, log_rate, dg, heads, each, call.drate.data<A>()});
   });
 }
 
 void head_scale(Backend backend, const HeadScale& call) {
   check(call);
-  const Shape& shape = call.x.shape();
+  const std::int64_t each = call.x.shape().width();
   with_floating_type(call.x.dtype(), [&]<typename T>(TypeTag<T>) {
     using A = Accumulator<T>;
-    const HeadFactors<T> factors = {call.factor.data<A>(), shape.width(), call.by_row()};
-    parallel_elements(
-        backend, rows_of_heads(shape), HeadScaleAt<T>{factors, call.x.data<T>(), call.y.data<T>()});
+    parallel_groups(
+        backend,
+        call.x.elements() / each,
+        each,
+        ScaleHeads<T>{
+            call.factor.data<A>(), call.factor.elements(), call.x.data<T>(), call.y.data<T>()});
   });
 }
 
 void head_scale_backward(Backend backend, const HeadScaleGradient& call) {
   check(call);
   const HeadScale& forward = call.forward;
-  const Shape& shape = forward.x.shape();
-  const Shape rows = rows_of_heads(shape);
+  const std::int64_t each = forward.x.shape().width(), heads = forward.x.elements() / each;
   with_floating_type(forward.x.dtype(), [&]<typename T>(TypeTag<T>) {
     using A = Accumulator<T>;
-    const HeadFactors<T> factors = {forward.factor.data<A>(), shape.width(), forward.by_row()};
+    const T* const dy = call.dy.data<T>();
     if (call.dx.defined())
-      parallel_elements(
-          backend, rows, HeadScaleAt<T>{factors, call.dy.data<T>(), call.dx.data<T>()});
-    if (call.dfactor.defined())
-      parallel_elements(
+      parallel_groups(
           backend,
-          {rows[0], shape[-2]},
-          HeadFactorGradientAt<T>{
-              forward.x.data<T>(), call.dy.data<T>(), shape.width(), call.dfactor.data<A>()});
+          heads,
+          each,
+          ScaleHeads<T>{
+              forward.factor.data<A>(), forward.factor.elements(), dy, call.dx.data<T>()});
+    if (call.dfactor.defined())
+      parallel_rows(backend,
+                    heads,
+                    each,
+                    HeadFactorGradient<T>{forward.x.data<T>(), dy, each, call.dfactor.data<A>()});
   });
 }
 

@@ -1,10 +1,11 @@
 // Rows: token-dependent spans, padding, repeated key heads, column scaling.
 #include "framework/kernels/rows.h"
 
-#include <cmath>
+#include <type_traits>
 
 #include "framework/kernels/element.h"
 #include "framework/kernels/shared/backend.h"
+#include "framework/kernels/vector_math.h"
 
 namespace longspan {
 namespace {
@@ -17,10 +18,11 @@ struct TokenSpan {
   A limit;
   const T* x;
   const A* bias;
-  std::int64_t heads;
+  A* z;
 
-  LONGSPAN_HOST_DEVICE A operator()(std::int64_t i) const {
-    return limit / (A{1} + std::exp(-wide(x[i]) - bias[i % heads]));
+  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE void operator()(std::int64_t i,
+                                                              std::int64_t c) const {
+    z[i] = limit / (A{1} + fast_exp(-wide(x[i]) - bias[c]));
   }
 };
 
@@ -70,35 +72,68 @@ struct HideElement {
 
 // Repetition of key heads.
 
-// One row is a key head; its query heads start at `times` times its offset.
+// Groups are the query heads.
 template <typename T>
-struct RepeatHead {
+struct RepeatHeads {
+  struct Head {
+    const T* x;
+    T* y;
+
+    [[gnu::always_inline]] LONGSPAN_HOST_DEVICE void operator()(std::int64_t i,
+                                                                std::int64_t c) const {
+      y[i] = x[c];
+    }
+  };
   std::int64_t times, dim;
   const T* x;
   T* y;
 
-  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE void operator()(std::int64_t i,
-                                                              std::int64_t c) const {
-    const std::int64_t first = (i - c) * times + c;
-    for (std::int64_t k = 0; k < times; ++k) y[first + k * dim] = x[i];
-  }
+  LONGSPAN_HOST_DEVICE Head of(std::int64_t head) const { return {x + head / times * dim, y}; }
 };
 
-template <typename From, typename T>
+// Groups are the key heads. A constant number of query heads vectorizes; 0: `times`.
+template <int constant, typename From, typename T>
 struct SumHeads {
+  struct Head {
+    std::int64_t times, dim;
+    const From* dy;
+    T* dx;
+    bool add;
+
+    [[gnu::always_inline]] LONGSPAN_HOST_DEVICE void operator()(std::int64_t i,
+                                                                std::int64_t c) const {
+      Accumulator<T> sum = add ? wide(dx[i]) : Accumulator<T>{0};
+      for (std::int64_t k = 0; k < (constant > 0 ? constant : times); ++k)
+        sum += wide(dy[k * dim + c]);
+      put(dx[i], sum);
+    }
+  };
   std::int64_t times, dim;
   const From* dy;
   T* dx;
   bool add;
 
-  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE void operator()(std::int64_t i,
-                                                              std::int64_t c) const {
-    const std::int64_t first = (i - c) * times + c;
-    Accumulator<T> sum = add ? wide(dx[i]) : Accumulator<T>{0};
-    for (std::int64_t k = 0; k < times; ++k) sum += wide(dy[first + k * dim]);
-    put(dx[i], sum);
+  LONGSPAN_HOST_DEVICE Head of(std::int64_t head) const {
+    return {times, dim, dy + head * times * dim, dx, add};
   }
 };
+
+// Calls f with the number of query heads of a key head as a constant, 0 for rare ones.
+template <typename F>
+void with_constant(std::int64_t times, const F& f) {
+  switch (times) {
+    case 2:
+      return f(std::integral_constant<int, 2>());
+    case 3:
+      return f(std::integral_constant<int, 3>());
+    case 4:
+      return f(std::integral_constant<int, 4>());
+    case 8:
+      return f(std::integral_constant<int, 8>());
+    default:
+      return f(std::integral_constant<int, 0>());
+  }
+}
 
 // Returns the ratio of `many` heads to `few` heads.
 std::int64_t times_of(const Tensor& few, const Tensor& many) {
@@ -119,12 +154,13 @@ std::int64_t times_of(const Tensor& few, const Tensor& many) {
 
 template <typename T, typename F>
 struct ScaleColumn {
-  std::int64_t width;
   const T* x;
   const F* factors;
+  T* y;
 
-  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE Accumulator<T> operator()(std::int64_t i) const {
-    return wide(x[i]) * static_cast<Accumulator<T>>(wide(factors[i % width]));
+  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE void operator()(std::int64_t i,
+                                                              std::int64_t c) const {
+    put(y[i], wide(x[i]) * static_cast<Accumulator<T>>(wide(factors[c])));
   }
 };
 
@@ -153,11 +189,10 @@ void token_spans(
           x.shape());
   with_floating_type(x.dtype(), [&]<typename T>(TypeTag<T>) {
     using A = Accumulator<T>;
-    write_elements(
+    parallel_elements(
         backend,
-        x.elements(),
-        z.data<A>(),
-        TokenSpan<T>{static_cast<A>(limit), x.data<T>(), bias.data<A>(), bias.elements()});
+        x.shape(),
+        TokenSpan<T>{static_cast<A>(limit), x.data<T>(), bias.data<A>(), z.data<A>()});
   });
 }
 
@@ -194,8 +229,11 @@ void repeat_kv(Backend backend, const Tensor& x, const Tensor& y) {
   const std::int64_t times = times_of(x, y);
   require(x.dtype() == y.dtype(), "repeat_kv: expected tensors of one dtype");
   with_floating_type(x.dtype(), [&]<typename T>(TypeTag<T>) {
-    parallel_elements(
-        backend, x.shape(), RepeatHead<T>{times, x.shape().width(), x.data<T>(), y.data<T>()});
+    const std::int64_t dim = x.shape().width();
+    parallel_groups(backend,
+                    dim == 0 ? 0 : y.elements() / dim,
+                    dim,
+                    RepeatHeads<T>{times, dim, x.data<T>(), y.data<T>()});
   });
 }
 
@@ -203,10 +241,14 @@ void sum_grouped_heads(Backend backend, const Tensor& dy, const Tensor& dx, bool
   const std::int64_t times = times_of(dx, dy);
   with_floating_type(dx.dtype(), [&]<typename T>(TypeTag<T>) {
     const auto sum = [&]<typename From>(TypeTag<From>) {
-      parallel_elements(
-          backend,
-          dx.shape(),
-          SumHeads<From, T>{times, dx.shape().width(), dy.data<From>(), dx.data<T>(), add});
+      const std::int64_t dim = dx.shape().width();
+      with_constant(times, [&](auto constant) {
+        parallel_groups(
+            backend,
+            dim == 0 ? 0 : dx.elements() / dim,
+            dim,
+            SumHeads<constant(), From, T>{times, dim, dy.data<From>(), dx.data<T>(), add});
+      });
     };
     if (dy.dtype() == dx.dtype())
       sum(TypeTag<T>());
@@ -227,10 +269,9 @@ void scale_columns(Backend backend, const Tensor& x, const Tensor& factors, cons
           factors.shape());
   with_floating_type(x.dtype(), [&]<typename T>(TypeTag<T>) {
     const auto run = [&]<typename F>(TypeTag<F>) {
-      write_elements(backend,
-                     x.elements(),
-                     y.data<T>(),
-                     ScaleColumn<T, F>{width, x.data<T>(), factors.data<F>()});
+      parallel_elements(backend,
+                        {x.elements() / width, width},
+                        ScaleColumn<T, F>{x.data<T>(), factors.data<F>(), y.data<T>()});
     };
     if (factors.dtype() == x.dtype())
       run(TypeTag<T>());
