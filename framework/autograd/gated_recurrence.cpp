@@ -70,7 +70,7 @@ Variable gated_recurrence(const Variable& query,
     if (records)
       call.checkpoints =
           Tensor::empty({call.segments(), state[0], state[1], state[2], state[3]}, sums, device);
-    compute(call);
+    run_and_count(call);
   }
   Tensor out = call.out;
   call.out = {};
@@ -101,7 +101,7 @@ Variable gated_recurrence(const Variable& query,
           if (ends.needs_initial_gradient())
             backward.dinitial = ends.before->gradient =
                 ends.before->value.empty_like(MemoryTag::recurrent_state);
-          compute(backward);
+          run_and_count(backward);
         }
         backward.forward = {};
         forward.query = forward.key = {};

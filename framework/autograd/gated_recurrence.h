@@ -23,7 +23,8 @@ struct GatedRecurrenceOptions {
   Tensor document_position = {};  // [batch, time] i64; undefined: one document
   // States [batch, heads, key_dim, value_dim] before and after a chunk, in the accumulator dtype.
   ChunkBoundaries state = {};
-  // Set if ranks share the positions: each has its own rows and all heads (state_passing.h).
+  // Set if ranks share the positions: each has its own rows and all heads, and the states are equal
+  // on all of them (state_passing.h).
   std::optional<SequenceShards> shares = {};
 };
 

@@ -9,12 +9,6 @@
 namespace longspan {
 namespace {
 
-void count(const Device& device, const LinearFlops& flops) {
-  if (!device.state().is_meta()) return;
-  device.state().count_flops(flops.made);
-  device.state().get_or_create<RedundantFlops>().flops += flops.made - flops.needed;
-}
-
 // Tensors that a call saves for its gradient, and the state before each part.
 class Parts {
  public:
@@ -54,7 +48,7 @@ class Parts {
     else if (initial.defined())
       call_.before = with_parts(initial, 1);
     dispatch_or_meta(device(), [&](auto backend) { linear_attention(backend, call_); });
-    count(device(), linear_attention_flops(call_));
+    count_of(linear_attention_flops(call_));
     return call_.out;
   }
 
@@ -71,7 +65,7 @@ class Parts {
     if (call_.decay.defined()) call.ddecay = wanted(4, call_.decay);
     if (joins() || continues()) call.after = after_of(call);
     dispatch_or_meta(device(), [&](auto backend) { linear_attention_backward(backend, call); });
-    count(device(), linear_attention_backward_flops(call_));
+    count_of(linear_attention_backward_flops(call_));
     const Tensor all[] = {call.dquery, call.dkey, call.dvalue, call.dlog_weight, call.ddecay};
     for (std::size_t input = 0; input < std::size(all); ++input)
       if (all[input].defined()) gradients.set(input, all[input]);
@@ -79,6 +73,7 @@ class Parts {
 
  private:
   const Device& device() const { return device_; }
+  void count_of(const LinearFlops& flops) const { count_flops(device(), flops.made, flops.needed); }
   DType sums() const { return accumulator_of(call_.query.dtype()); }
   bool joins() const { return !call_.causal || call_.parts.size() > 1 || shares_; }
   // Returns whether the sequence is a chunk of a longer one.

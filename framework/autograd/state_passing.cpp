@@ -12,24 +12,26 @@
 namespace longspan {
 namespace {
 
-void count(const Device& device, const RecurrenceFlops& flops) {
-  if (!device.state().is_meta()) return;
-  device.state().count_flops(flops.made);
-  device.state().get_or_create<RedundantFlops>().flops += flops.made - flops.needed;
+// Returns how many heads pass at a time: the divisor of their number with the shortest pipeline of
+// `stages` ranges, if `lanes` heads run side by side.
+std::int64_t heads_of_group(std::int64_t batch,
+                            std::int64_t heads,
+                            std::int64_t stages,
+                            std::int64_t lanes) {
+  std::int64_t best = 1, least = 0;
+  for (std::int64_t group = 1; group <= heads; ++group) {
+    if (heads % group != 0) continue;
+    const std::int64_t rounds = (group * batch + lanes - 1) / lanes;
+    const std::int64_t time = (heads / group + stages - 1) * rounds;
+    if (group > 1 && time >= least) continue;
+    best = group;
+    least = time;
+  }
+  return best;
 }
 
-// Returns how many heads pass at a time, a divisor of their number: as many as run side by side. A
-// GPU runs all of them.
-std::int64_t heads_at_once(const Tensor& value) {
-  const Shape& shape = value.shape();
-  const std::int64_t batch = std::max<std::int64_t>(shape[0], 1), heads = shape[2];
-  if (value.device().on_gpu()) return heads;
-  std::int64_t result = std::clamp<std::int64_t>(omp_get_max_threads() / batch, 1, heads);
-  while (heads % result != 0) --result;
-  return result;
-}
-
-// Some heads of some rows of a tensor [batch, time, heads] or [batch, time, heads, n].
+// Some heads of some rows of a tensor [batch, time, heads] or [batch, time, heads, n]. Copies
+// unless it is the whole tensor.
 struct Part {
   Range rows;
   Range heads;
@@ -37,8 +39,11 @@ struct Part {
   Shape shape_in(const Tensor& x) const {
     return x.shape().with(1, rows.count()).with(2, heads.count());
   }
+  bool is_all_of(const Tensor& x) const {
+    return rows.count() == x.shape()[1] && heads.count() == x.shape()[2];
+  }
   Tensor of(const Tensor& x) const {
-    if (!x.defined()) return {};
+    if (!x.defined() || is_all_of(x)) return x;
     const Tensor part = Tensor::empty(shape_in(x), x.dtype(), x.device(), MemoryTag::workspace);
     copy(x, part, false);
     return part;
@@ -113,16 +118,18 @@ GatedRecurrence inputs_of(const GatedRecurrence& call, const Part& part) {
 
 }  // namespace
 
-void compute(const GatedRecurrence& call) {
+void run_and_count(const GatedRecurrence& call) {
   const Device& device = call.query.device();
   dispatch_or_meta(device, [&](auto backend) { gated_recurrence(backend, call); });
-  count(device, gated_recurrence_flops(call));
+  const RecurrenceFlops flops = gated_recurrence_flops(call);
+  count_flops(device, flops.made, flops.needed);
 }
 
-void compute(const GatedRecurrenceGradient& call) {
+void run_and_count(const GatedRecurrenceGradient& call) {
   const Device& device = call.forward.query.device();
   dispatch_or_meta(device, [&](auto backend) { gated_recurrence_backward(backend, call); });
-  count(device, gated_recurrence_backward_flops(call.forward));
+  const RecurrenceFlops flops = gated_recurrence_backward_flops(call.forward);
+  count_flops(device, flops.made, flops.needed);
 }
 
 StatePassing::StatePassing(const SequenceShards& shares, bool records)
@@ -148,37 +155,37 @@ void StatePassing::hand_over(const std::vector<std::size_t>& order,
                              std::vector<Tensor>& arrived) const {
   const auto ranks = static_cast<std::size_t>(ranks_.size());
   const auto own = static_cast<std::size_t>(ranks_.rank());
-  const auto rank_at = [&](std::size_t place) {
-    return static_cast<std::size_t>(stages_[order[place]].rank);
+  const auto rank_of = [&](std::size_t step) {
+    return static_cast<std::size_t>(stages_[order[step]].rank);
   };
-  // Ranks have two ranges or fewer, one of which passes its state to a higher rank.
+  // In a tick, a rank sends at most one state to a higher rank and one to a lower rank.
   for (const bool up : {true, false}) {
     std::vector<int> to(ranks, -1), from(ranks, -1);
     Tensor sent, received;
     bool is_needed = false;
-    for (std::size_t place = 0; place + 1 < order.size(); ++place) {
-      const std::size_t a = rank_at(place), b = rank_at(place + 1);
-      if (!runs_in(tick, place) || (a <= b) != up) continue;
-      if (a == b) {
-        if (a == own) arrived[place + 1] = done[place];
+    for (std::size_t step = 0; step + 1 < order.size(); ++step) {
+      const std::size_t sender = rank_of(step), receiver = rank_of(step + 1);
+      if (!runs_in(tick, step) || (sender <= receiver) != up) continue;
+      if (sender == receiver) {
+        if (sender == own) arrived[step + 1] = done[step];
         continue;
       }
-      require(to[a] < 0 && from[b] < 0,
+      require(to[sender] < 0 && from[receiver] < 0,
               "state passing: a rank has several ranges in one direction");
-      to[a] = static_cast<int>(b);
-      from[b] = static_cast<int>(a);
+      to[sender] = static_cast<int>(receiver);
+      from[receiver] = static_cast<int>(sender);
       is_needed = true;
-      if (a == own) sent = done[place];
-      if (b == own) received = arrived[place + 1] = state.empty_like(MemoryTag::workspace);
+      if (sender == own) sent = done[step];
+      if (receiver == own) received = arrived[step + 1] = state.empty_like(MemoryTag::workspace);
     }
     if (!is_needed) continue;
-    // An exchange has every rank send to one and receive from one.
-    std::size_t idle = 0;
-    for (std::size_t a = 0; a < ranks; ++a) {
-      if (to[a] >= 0) continue;
-      while (from[idle] >= 0) ++idle;
-      to[a] = static_cast<int>(idle);
-      from[idle] = static_cast<int>(a);
+    // Every rank takes part in an exchange: the others send zeros to the ranks that are left.
+    std::size_t left = 0;
+    for (std::size_t sender = 0; sender < ranks; ++sender) {
+      if (to[sender] >= 0) continue;
+      while (from[left] >= 0) ++left;
+      to[sender] = static_cast<int>(left);
+      from[left] = static_cast<int>(sender);
     }
     if (!sent.defined()) sent = state;
     if (!received.defined()) received = state.empty_like(MemoryTag::workspace);
@@ -195,30 +202,34 @@ void StatePassing::run(const std::vector<std::size_t>& order,
   std::vector<Tensor> arrived(order.size());
   for (std::int64_t tick = 0; tick < ticks; ++tick) {
     std::vector<Tensor> done(order.size());
-    for (std::size_t place = 0; place < order.size(); ++place) {
-      if (!runs_in(tick, place) || stages_[order[place]].rank != ranks_.rank()) continue;
-      const std::int64_t group = tick - static_cast<std::int64_t>(place);
-      done[place] = work(order[place],
-                         Range{group * heads, (group + 1) * heads},
-                         std::exchange(arrived[place], {}));
+    for (std::size_t step = 0; step < order.size(); ++step) {
+      if (!runs_in(tick, step) || stages_[order[step]].rank != ranks_.rank()) continue;
+      const std::int64_t group = tick - static_cast<std::int64_t>(step);
+      done[step] = work(
+          order[step], Range{group * heads, (group + 1) * heads}, std::exchange(arrived[step], {}));
     }
     hand_over(order, tick, state, done, arrived);
   }
 }
 
 void StatePassing::forward(const GatedRecurrence& call, const ChunkBoundaries& ends) {
-  const std::int64_t heads = heads_at_once(call.value), all_heads = call.value.shape()[2];
+  const std::int64_t batch = call.value.shape()[0], all_heads = call.value.shape()[2];
+  // A GPU runs all heads side by side. Ranks may have different numbers of threads.
+  const std::int64_t lanes =
+      call.value.device().on_gpu()
+          ? std::max<std::int64_t>(batch * all_heads, 1)
+          : ranks_.all_reduce(std::int64_t{omp_get_max_threads()}, Reduction::minimum);
+  const std::int64_t heads = heads_of_group(batch, all_heads, std::ssize(stages_), lanes);
   groups_ = all_heads / heads;
-  // Ranks without a range to pass on send zeros.
   const Tensor state = state_like(call, heads, MemoryTag::workspace);
   state.zero();
   Tensor final_state;
   if (ends.needs_final())
     final_state = ends.after->value = state_like(call, all_heads, MemoryTag::recurrent_state);
-  const auto work = [&](std::size_t stage, const Range& of, const Tensor& arrived) {
-    const Part part = {stages_[stage].rows, of};
+  const auto work = [&](std::size_t stage, const Range& some_heads, const Tensor& arrived) {
+    const Part part = {stages_[stage].rows, some_heads};
     GatedRecurrence own = inputs_of(call, part);
-    own.initial = is_first(stage) ? heads_of_state(ends.initial(), of) : arrived;
+    own.initial = is_first(stage) ? heads_of_state(ends.initial(), some_heads) : arrived;
     own.out = Tensor::empty(
         part.shape_in(call.out), call.out.dtype(), call.out.device(), MemoryTag::workspace);
     if (!is_last(stage) || final_state.defined())
@@ -229,9 +240,9 @@ void StatePassing::forward(const GatedRecurrence& call, const ChunkBoundaries& e
           {own.segments(), shape[0], shape[1], shape[2], shape[3]}, state.dtype(), state.device());
       checkpoints_[stage].push_back(own.checkpoints);
     }
-    compute(own);
+    run_and_count(own);
     part.write(own.out, call.out);
-    if (is_last(stage)) write_heads(own.final_state, of, final_state);
+    if (is_last(stage)) write_heads(own.final_state, some_heads, final_state);
     return own.final_state;
   };
   std::vector<std::size_t> order(stages_.size());
@@ -249,16 +260,17 @@ void StatePassing::backward(const GatedRecurrenceGradient& call,
   if (ends.needs_initial_gradient())
     initial_gradient = ends.before->gradient =
         state_like(call.forward, all_heads, MemoryTag::recurrent_state);
-  const auto work = [&](std::size_t stage, const Range& of, const Tensor& arrived) {
-    const Part part = {stages_[stage].rows, of};
+  const auto work = [&](std::size_t stage, const Range& some_heads, const Tensor& arrived) {
+    const Part part = {stages_[stage].rows, some_heads};
     GatedRecurrenceGradient own = {
         .forward = inputs_of(call.forward, part),
         .dout = part.of(call.dout),
-        .dfinal = is_last(stage) ? heads_of_state(ends.final_gradient(), of) : arrived,
+        .dfinal = is_last(stage) ? heads_of_state(ends.final_gradient(), some_heads) : arrived,
         .dquery = {},
         .dkey = {},
         .dvalue = {}};
-    own.forward.checkpoints = checkpoints_[stage][static_cast<std::size_t>(of.begin / of.count())];
+    own.forward.checkpoints =
+        checkpoints_[stage][static_cast<std::size_t>(some_heads.begin / some_heads.count())];
     if (!is_first(stage) || initial_gradient.defined())
       own.dinitial = state.empty_like(MemoryTag::workspace);
     const std::pair<Tensor*, const Tensor*> gradients[] = {{&own.dquery, &call.dquery},
@@ -272,9 +284,9 @@ void StatePassing::backward(const GatedRecurrenceGradient& call,
       if (all->defined())
         *mine =
             Tensor::empty(part.shape_in(*all), all->dtype(), all->device(), MemoryTag::workspace);
-    compute(own);
+    run_and_count(own);
     for (const auto& [mine, all] : gradients) part.write(*mine, *all);
-    if (is_first(stage)) write_heads(own.dinitial, of, initial_gradient);
+    if (is_first(stage)) write_heads(own.dinitial, some_heads, initial_gradient);
     return own.dinitial;
   };
   std::vector<std::size_t> order(stages_.size());

@@ -15,9 +15,9 @@
 
 namespace longspan {
 
-// Run the kernels, and count their operations.
-void compute(const GatedRecurrence& call);
-void compute(const GatedRecurrenceGradient& call);
+// Runs the kernel and counts its operations.
+void run_and_count(const GatedRecurrence& call);
+void run_and_count(const GatedRecurrenceGradient& call);
 
 class StatePassing {
  public:
@@ -52,8 +52,9 @@ class StatePassing {
                  std::vector<Tensor>& arrived) const;
   bool is_first(std::size_t stage) const { return stage == 0; }
   bool is_last(std::size_t stage) const { return stage + 1 == stages_.size(); }
-  bool runs_in(std::int64_t tick, std::size_t place) const {
-    const std::int64_t group = tick - static_cast<std::int64_t>(place);
+  // Whether step `step` of the order runs.
+  bool runs_in(std::int64_t tick, std::size_t step) const {
+    const std::int64_t group = tick - static_cast<std::int64_t>(step);
     return group >= 0 && group < groups_;
   }
 
@@ -61,7 +62,7 @@ class StatePassing {
   bool records_;
   std::vector<Stage> stages_;  // in time order
   std::int64_t groups_ = 1;
-  // Of each stage of this rank, and each group: the states before its segments.
+  // Checkpoints by stage and group, of this rank's stages.
   std::vector<std::vector<Tensor>> checkpoints_;
 };
 

@@ -178,6 +178,12 @@ void dispatch_on_host(const Device& device, F&& f) {
 struct RedundantFlops {
   double flops = 0;
 };
+// Counts the operations of a kernel on a dry device, of which `needed` are not redundant.
+inline void count_flops(const Device& device, double made, double needed) {
+  if (!device.state().is_meta()) return;
+  device.state().count_flops(made);
+  device.state().get_or_create<RedundantFlops>().flops += made - needed;
+}
 
 // Attribute of a dry device: whether only FLOPs are counted. Attention then builds no tile lists,
 // which would not fit in memory for very long sequences, and allocates no scratch.

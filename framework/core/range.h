@@ -38,4 +38,17 @@ inline Ranges slice(const Ranges& ranges, std::int64_t begin, std::int64_t end) 
   return result;
 }
 
+// A rank's shard [begin, begin + count) of an axis of `total` elements.
+struct ShardRange {
+  std::int64_t begin = 0;
+  std::int64_t count = 0;
+  std::int64_t total = 0;
+};
+
+// Returns the shard of an axis that is split as evenly as possible.
+inline ShardRange shard_range(std::int64_t total, int rank, int ranks) {
+  const std::int64_t begin = total * rank / ranks;
+  return {begin, total * (rank + 1) / ranks - begin, total};
+}
+
 }  // namespace longspan

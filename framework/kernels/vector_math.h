@@ -1,6 +1,6 @@
 // Branch-free elementary functions for loops that the compiler vectorizes (`#pragma omp simd`).
-// Always inlined, because a call would prevent vectorization. The float versions are minimax
-// polynomials; the double versions call the C library and exist for tests.
+// Always inlined, because a call would prevent vectorization. The float versions are polynomials
+// and series; the double versions call the C library and exist for tests.
 #pragma once
 
 #include <algorithm>
@@ -43,8 +43,8 @@ template <typename T>
 
 // Returns ln(1 + e^x) within a few ulp, without overflow; 0 below -87.
 [[gnu::always_inline]] LONGSPAN_HOST_DEVICE inline float softplus(float x) {
-  // ln(1 + e) = 2 artanh(e / (2 + e)) for e in [0, 1]: the series ends where (1/3)^16 / 17 rounds
-  // off.
+  // ln(1 + e) = 2 artanh(s) with s = e / (2 + e) <= 1/3, so the first omitted term is below 2^-24
+  // of the sum.
   const float e = fast_exp(x > 0.0f ? -x : x);
   const float s = e / (2.0f + e);
   const float square = s * s;

@@ -72,31 +72,6 @@ Initializer Initializer::xavier(std::int64_t in, std::int64_t out) {
   return uniform(std::sqrt(6.0 / static_cast<double>(in + out)));
 }
 
-ShardRange shard_range(std::int64_t total, int rank, int ranks) {
-  const std::int64_t begin = total * rank / ranks;
-  return {begin, total * (rank + 1) / ranks - begin, total};
-}
-
-RecurrentStateSpec recurrent_state_spec(const ProcessMesh& mesh,
-                                        const std::string& name,
-                                        const Shape& shape,
-                                        DType dtype,
-                                        StateSplit split,
-                                        int axis) {
-  const bool by_tensor = split != StateSplit::none;
-  const bool by_context = split == StateSplit::tensor_and_context;
-  const int context = by_context ? mesh.context.size() : 1;
-  const int rank =
-      (by_tensor ? mesh.tensor.rank() * context : 0) + (by_context ? mesh.context.rank() : 0);
-  return {.name = name,
-          .shape = shape,
-          .dtype = dtype,
-          .axis = axis,
-          .part = shard_range(shape[axis], rank, by_tensor ? mesh.tensor.size() * context : 1),
-          .is_primary_owner =
-              (by_tensor || mesh.tensor.rank() == 0) && (by_context || mesh.context.rank() == 0)};
-}
-
 std::vector<std::int64_t> Parameter::offset() const {
   std::vector<std::int64_t> result(static_cast<std::size_t>(global_shape.dimensions()), 0);
   if (split()) result[static_cast<std::size_t>(split_axis)] = part.begin;

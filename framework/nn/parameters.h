@@ -11,9 +11,11 @@
 
 #include "framework/autograd/variable.h"
 #include "framework/core/random.h"
+#include "framework/core/range.h"
 #include "framework/distributed/process_mesh.h"
 #include "framework/nn/fine_tuning.h"
 #include "framework/nn/power_statistics.h"
+#include "framework/nn/recurrent_state.h"
 
 namespace longspan {
 
@@ -51,15 +53,6 @@ struct ValueBounds {
   double least = 0;
   double most = 0;
 };
-
-// This rank's shard [begin, begin + count) of a split axis of `total` elements, split as evenly as
-// possible.
-struct ShardRange {
-  std::int64_t begin = 0;
-  std::int64_t count = 0;
-  std::int64_t total = 0;
-};
-ShardRange shard_range(std::int64_t total, int rank, int ranks);
 
 // State that the replicas of a model shard instead of replicating (ZeRO, Rajbhandari et al. 2020).
 // The weights that the forward pass reads are replicated on every rank.
@@ -122,28 +115,6 @@ struct Parameter {
   // Offset of this rank's shard in the global tensor.
   std::vector<std::int64_t> offset() const;
 };
-
-// One tensor of the recurrent state of a layer, with which the next segment of a stream continues.
-struct RecurrentStateSpec {
-  std::string name;  // "layers/0/attention/state"
-  Shape shape;       // [1, ...]: of one stream, over all ranks
-  DType dtype;
-  int axis;               // axis that ranks split
-  ShardRange part;        // this rank's part of the axis
-  bool is_primary_owner;  // this rank saves its part, of which others may have a copy
-
-  // Returns the shape of this rank's part for `rows` streams.
-  Shape local_shape(std::int64_t rows) const { return shape.with(0, rows).with(axis, part.count); }
-};
-
-// Ranks that split a recurrent state; the others have a copy.
-enum class StateSplit : std::uint8_t { none, tensor, tensor_and_context };
-RecurrentStateSpec recurrent_state_spec(const ProcessMesh& mesh,
-                                        const std::string& name,
-                                        const Shape& shape,
-                                        DType dtype,
-                                        StateSplit split,
-                                        int axis = 1);
 
 // Use of a parameter in matrix products, in addition to its shape.
 struct ParameterUse {

@@ -20,15 +20,16 @@ struct PositionConvolution {
 };
 
 // Returns the convolution of x [batch, time, channels], or silu of it, over all positions that
-// ranks share, or the rows at hand. weight: [channels, taps], accumulator dtype. Throws Failure for
-// centered taps with documents. Collective over the ranks that share the positions.
+// ranks share; without `shares` over the rows of x. weight: [channels, taps], accumulator dtype.
+// Throws Failure for centered taps with documents. Collective over the ranks that share the
+// positions.
 Variable convolve_positions(const Variable& x,
                             const Variable& weight,
                             const PositionConvolution& options,
                             const std::optional<SequenceShards>& shares);
 
 // Returns the positions of each context rank in this pass, which may be a chunk of a sequence.
-// Nothing if each rank has all of them.
+// None if each rank has all of them.
 std::optional<SequenceShards> position_shards(const ForwardContext& pass, const ProcessMesh& mesh);
 
 }  // namespace longspan

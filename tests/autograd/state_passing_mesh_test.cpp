@@ -1,4 +1,6 @@
 // Gated recurrences over positions that ranks share, against one process that has all of them.
+#include <omp.h>
+
 #include "framework/autograd/gated_recurrence.h"
 #include "framework/autograd/ops.h"
 #include "tests/kernels/kernel_testing.h"
@@ -20,6 +22,7 @@ struct Shapes {
   std::vector<Ranges> positions;  // of each rank
   std::int64_t heads = 4;
   std::int64_t key_heads = 2;
+  int threads = 1;  // of rank 0, which sets how many heads pass at a time; later ranks have more
 };
 
 // Tensors [batch, time, ...] of a recurrence, and [batch, heads, key_dim, value_dim] of its states.
@@ -145,7 +148,10 @@ void expect_equal_on_ranks(const Shapes& shapes) {
           for (Tensor& x : mine.rows) x = rows_at<double>(x, own);
           mine.dout = rows_at<double>(inputs.dout, own);
           mine.documents = rows_at<std::int64_t>(inputs.documents, own);
+          const int before = omp_get_max_threads();
+          omp_set_num_threads(shapes.threads + ranks.rank());
           const Results found = run(mine, shares);
+          omp_set_num_threads(before);
           const std::string what = fmt::format("{}, kind {}, by channel {}, documents {}, rank {}",
                                                shapes.name,
                                                static_cast<int>(kind),
@@ -165,6 +171,8 @@ void expect_equal_on_ranks(const Shapes& shapes) {
 
 TEST(StatePassing, MatchesOneProcess) {
   expect_equal_on_ranks({"two ranks", {{{0, 3}, {9, 12}}, {{3, 9}}}});
+  expect_equal_on_ranks({"two heads at a time", {{{0, 3}, {9, 12}}, {{3, 9}}}, 4, 2, 4});
+  expect_equal_on_ranks({"all heads at a time", {{{0, 3}, {9, 12}}, {{3, 9}}}, 3, 3, 6});
   expect_equal_on_ranks({"halves", {{{0, 7}}, {{7, 11}}}, 3, 1});
   expect_equal_on_ranks({"a rank without positions", {{{0, 2}, {5, 7}}, {{0, 0}}, {{2, 5}}}});
   expect_equal_on_ranks(

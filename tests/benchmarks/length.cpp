@@ -1,8 +1,8 @@
 // Seconds per token of an attention type, forward and backward, at lengths of 4,096 to 1,048,576
-// tokens: one sequence, 2 heads of 64 features, f32. Prints the best of several repetitions per
-// length and its ratio to the best length.
+// tokens: one sequence of width 128, 2 heads of 64 (or the heads of the type), f32. Prints the best
+// of several repetitions per length and its ratio to the best length.
 //   benchmark_length [KIND] [LONGEST] [SHORTEST]
-// KIND is an element of model.attention.layer_types; default: local, a window of 256 keys. The
+// KIND is an element of model.attention.layer_types; default: sliding_window, of 256 keys. The
 // stride grows with the length, so that a query of strided attention has at most 256 keys.
 #include <fmt/format.h>
 #include <omp.h>
@@ -59,8 +59,12 @@ double best_seconds(const std::string& kind, std::int64_t time, const Device& de
   const Variable query = has_query ? leaf(keys, "query") : Variable();
   const Variable value = leaf(values, "value");
   const Variable key = !has_query || mechanism->ties_query_and_key() ? query : leaf(keys, "key");
-  const Variable input(random_tensor({1, time, heads * dim}, device, random.child("input")));
+  const Variable input = leaf({1, time, heads * dim}, "input");
   const Tensor upstream = random_tensor(values, device, random.child("upstream"));
+  AttentionContext context;
+  if (mechanism->reads_first_value())
+    context.first_value = Variable(
+        random_tensor({1, time, values[2] * values[3]}, device, random.child("first value")));
   double best = std::numeric_limits<double>::infinity();
   // The first call creates the plan and allocates memory.
   const std::int64_t repetitions = std::clamp<std::int64_t>((1 << 18) / time, 2, 20);
@@ -72,12 +76,12 @@ double best_seconds(const std::string& kind, std::int64_t time, const Device& de
                       .value = value,
                       .heads = {.count = values[2], .total = values[2]},
                       .input = input},
-                     AttentionContext{},
+                     context,
                      {.training = true, .random = random.child(static_cast<std::uint64_t>(i))});
     backward({y}, {upstream});
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
     if (i > 0) best = std::min(best, passed.count());
-    for (const Variable& x : {query, key, value})
+    for (const Variable& x : {query, key, value, input})
       if (x.defined()) x.clear_gradient();
   }
   return best;

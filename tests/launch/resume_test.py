@@ -20,8 +20,9 @@ from jobs import Layout, until
 
 STEPS = 60
 ALL = "LONGSPAN_ALL" in os.environ  # launch/test --all
-# A decoder whose recurrent states continue over segments.
-STATEFUL = {"family": "decoder", "stateful": True, "num_hidden_layers": 3, "hidden_size": 16, "num_attention_heads": 4, "dropout": 0.1,
+# A decoder whose recurrent states continue over segments. Four context ranks pass on those of the 2 heads, and exchange
+# positions for the 8 heads of mamba2.
+STATEFUL = {"family": "decoder", "stateful": True, "num_hidden_layers": 3, "hidden_size": 16, "num_attention_heads": 2, "dropout": 0.1,
             "position_embedding_type": "rope",
             "attention": {"layer_types": ["rwkv7", "mamba2", "gated_delta_net"],
                           "mamba2": {"head_dim": 4, "state_size": 3, "n_groups": 2}}}
@@ -301,10 +302,21 @@ class ElasticResume(jobs.TestCase):
         losses = [json.loads(self.longspan("evaluate", saved.path, "--data", "text.txt", "--json", "--seq-length", length).output)["loss"]
                 for length in ("5", "64")]
         self.assertAlmostEqual(losses[0], losses[1], delta=1e-12)
+        # A window starts from zero. This one holds the whole text.
+        jobs.write_text(self.directory / "short.txt", words=6)
+        ways = ("--sliding-window", "64"), ("--seq-length", "5")
+        losses = [json.loads(self.longspan("evaluate", saved.path, "--data", "short.txt", "--json", *way).output)["loss"] for way in ways]
+        self.assertAlmostEqual(losses[0], losses[1], delta=1e-12)
         prompt = (self.directory / "text.txt").read_text()[:40]
         text = [self.longspan("generate", saved.path, "--prompt", prompt, "--max-new-tokens", "20", "--temperature", "0",
                               "--seq-length", length).output for length in ("7", "64")]
         self.assertEqual(text[0], text[1])
+        # A run initialized from a checkpoint starts with states of zero.
+        for name, stateful in ("initialized", True), ("stateless", False):
+            self.train(name, Layout(1, 1), {**self.settings, "model.stateful": stateful, "training.init_from.path": str(saved.path)})
+        first, second = ([self.run_at(name).metrics()[step]["loss"] for name in ("initialized", "stateless")] for step in (0, 1))
+        self.assertAlmostEqual(first[0], first[1], delta=1e-12)
+        self.assertNotAlmostEqual(second[0], second[1], delta=1e-6)
         # Without the states, losses differ.
         self.train("zero", Layout(1, 1), {**self.settings, "model.stateful": False})
         self.assertNotAlmostEqual(self.run_at("zero").metrics()[1]["loss"], expected[1]["loss"], delta=1e-6)

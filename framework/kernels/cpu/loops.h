@@ -157,8 +157,8 @@ void parallel_elements(Cpu, const Shape& shape, F f) {
   });
 }
 
-// Calls g(i, c) for every element i of each group of `width` elements, with its place c in the
-// group, where g = f.of(number of the group). Vectorized over a group.
+// For each group of `width` elements: g = f.of(group), then g(i, c) for its elements i, the c-th of
+// the group. Vectorized.
 template <typename F>
 void parallel_groups(Cpu, std::int64_t groups, std::int64_t width, F f) {
   for_rows(groups, width, [=](std::int64_t begin, std::int64_t end) {

@@ -134,8 +134,8 @@ struct InGroups {
   __device__ void operator()(std::int64_t i) const { f.of(i / width)(i, i % width); }
 };
 
-// Calls g(i, c) for every element i of each group of `width` elements, with its place c in the
-// group, where g = f.of(number of the group), in any order.
+// For each group of `width` elements: g = f.of(group), then g(i, c) for its elements i, the c-th of
+// the group, in any order.
 template <typename F>
 void parallel_groups(Cuda cuda, std::int64_t groups, std::int64_t width, F f) {
   for_each_element(cuda, groups * width, InGroups<F>{width, f});

@@ -37,7 +37,8 @@ struct StepGradientAt {
   }
 };
 
-// The step size of a decay gate and its slope. Template arguments vectorize.
+// The step size of a decay gate, and its slope. is_step is a template argument, since a branch on a
+// member would prevent vectorization.
 template <bool is_step, typename A>
 [[gnu::always_inline]] LONGSPAN_HOST_DEVICE inline A step_of(A x) {
   return is_step ? x : softplus(x);
@@ -135,6 +136,31 @@ struct ScaleHeads {
   LONGSPAN_HOST_DEVICE Head of(std::int64_t head) const { return {factor[head % factors], x, y}; }
 };
 
+// Heads of one element, with a factor for each or for each column.
+template <bool by_row, typename T>
+struct ScaleElements {
+  using A = Accumulator<T>;
+  const A* factor;
+  const T* x;
+  T* y;
+
+  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE void operator()(std::int64_t i,
+                                                              std::int64_t c) const {
+    put(y[i], factor[by_row ? i : c] * wide(x[i]));
+  }
+};
+
+template <typename T>
+struct ElementFactorGradient {
+  using A = Accumulator<T>;
+  const T *x, *dy;
+  A* dfactor;
+
+  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE void operator()(std::int64_t i, std::int64_t) const {
+    dfactor[i] = wide(x[i]) * wide(dy[i]);
+  }
+};
+
 template <typename T>
 struct HeadFactorGradient {
   using A = Accumulator<T>;
@@ -230,39 +256,50 @@ void decay_gate_backward(Backend backend, const DecayGateGradient& call) {
   });
 }
 
+namespace {
+
+// y = factor x, with the factors of a call.
+template <typename T>
+void scale_by(Backend backend, const HeadScale& call, const Tensor& x, const Tensor& y) {
+  using A = Accumulator<T>;
+  const Shape& shape = x.shape();
+  const A* const factor = call.factor.data<A>();
+  const T* const from = x.data<T>();
+  T* const to = y.data<T>();
+  const std::int64_t each = shape.width(), factors = call.factor.elements();
+  const Shape rows = {shape.elements() / (shape[-2] * each), shape[-2]};
+  if (each > 1)
+    parallel_groups(
+        backend, shape.elements() / each, each, ScaleHeads<T>{factor, factors, from, to});
+  else if (call.by_row())
+    parallel_elements(backend, rows, ScaleElements<true, T>{factor, from, to});
+  else
+    parallel_elements(backend, rows, ScaleElements<false, T>{factor, from, to});
+}
+
+}  // namespace
+
 void head_scale(Backend backend, const HeadScale& call) {
   check(call);
-  const std::int64_t each = call.x.shape().width();
-  with_floating_type(call.x.dtype(), [&]<typename T>(TypeTag<T>) {
-    using A = Accumulator<T>;
-    parallel_groups(
-        backend,
-        call.x.elements() / each,
-        each,
-        ScaleHeads<T>{
-            call.factor.data<A>(), call.factor.elements(), call.x.data<T>(), call.y.data<T>()});
-  });
+  with_floating_type(call.x.dtype(),
+                     [&]<typename T>(TypeTag<T>) { scale_by<T>(backend, call, call.x, call.y); });
 }
 
 void head_scale_backward(Backend backend, const HeadScaleGradient& call) {
   check(call);
   const HeadScale& forward = call.forward;
   const std::int64_t each = forward.x.shape().width(), heads = forward.x.elements() / each;
+  const Shape rows = {heads / forward.x.shape()[-2], forward.x.shape()[-2]};
   with_floating_type(forward.x.dtype(), [&]<typename T>(TypeTag<T>) {
     using A = Accumulator<T>;
-    const T* const dy = call.dy.data<T>();
-    if (call.dx.defined())
-      parallel_groups(
-          backend,
-          heads,
-          each,
-          ScaleHeads<T>{
-              forward.factor.data<A>(), forward.factor.elements(), dy, call.dx.data<T>()});
-    if (call.dfactor.defined())
-      parallel_rows(backend,
-                    heads,
-                    each,
-                    HeadFactorGradient<T>{forward.x.data<T>(), dy, each, call.dfactor.data<A>()});
+    if (call.dx.defined()) scale_by<T>(backend, forward, call.dy, call.dx);
+    if (!call.dfactor.defined()) return;
+    const T *const x = forward.x.data<T>(), *const dy = call.dy.data<T>();
+    A* const dfactor = call.dfactor.data<A>();
+    if (each > 1)
+      parallel_rows(backend, heads, each, HeadFactorGradient<T>{x, dy, each, dfactor});
+    else
+      parallel_elements(backend, rows, ElementFactorGradient<T>{x, dy, dfactor});
   });
 }
 

@@ -267,11 +267,11 @@ void scale_columns(Backend backend, const Tensor& x, const Tensor& factors, cons
           x.shape(),
           name_of(factors.dtype()),
           factors.shape());
+  const Shape rows = {x.elements() / width, width};
   with_floating_type(x.dtype(), [&]<typename T>(TypeTag<T>) {
     const auto run = [&]<typename F>(TypeTag<F>) {
-      parallel_elements(backend,
-                        {x.elements() / width, width},
-                        ScaleColumn<T, F>{x.data<T>(), factors.data<F>(), y.data<T>()});
+      parallel_elements(
+          backend, rows, ScaleColumn<T, F>{x.data<T>(), factors.data<F>(), y.data<T>()});
     };
     if (factors.dtype() == x.dtype())
       run(TypeTag<T>());

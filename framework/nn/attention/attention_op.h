@@ -133,8 +133,8 @@ class AttentionOp {
   // Returns whether values are projected. Otherwise its projections read ProjectedQKV::input, and
   // the layer supports only self-attention.
   virtual bool projects_value() const { return true; }
-  // Returns the shape of its projections, if it differs from the model's. Tensor and context ranks
-  // must divide the numbers of heads.
+  // Returns the shape of its projections, if it differs from the model's. Tensor ranks must divide
+  // the numbers of heads.
   virtual std::optional<ProjectionShape> projection_shape() const { return std::nullopt; }
   // Returns whether ProjectedQKV::global is required.
   virtual bool projects_global() const { return false; }

@@ -89,7 +89,7 @@ std::unique_ptr<AttentionOp> make_mamba2(const Scope& attention,
                                                       .epsilon = setting.norm_epsilon});
 }
 
-// Also if a context rank's heads were parts of several groups.
+// Returns whether context ranks pass states on: also if one would have parts of several groups.
 bool passes_states_of(const ProcessMesh& mesh, const Mamba2Op::Options& options) {
   const std::int64_t heads = options.mamba2.heads_of(options.width);
   if (passes_states(mesh, heads)) return true;
@@ -205,8 +205,8 @@ Variable Mamba2Op::operator()(const ProjectedQKV& input,
   require_causal(context.mask, "mamba2");
   const ForwardContext rows = pass.of_all_rows();
   const DType sums = accumulator_of(input.value.value().dtype());
-  const auto [by_heads, positions] = shared_recurrence(input, passes_states_);
-  const std::optional<SequenceShards>& shares = by_heads.shares;
+  const SharedRecurrence shared = shared_recurrence(input, passes_states_);
+  const std::optional<SequenceShards>& shares = shared.exchanged.shares;
   const Tensor documents = gather_document_positions(context.mask, shares);
   ShardRange heads = input.heads;
   if (shares) {
@@ -221,7 +221,7 @@ Variable Mamba2Op::operator()(const ProjectedQKV& input,
                                     own(value_convolution_.bias),
                                     documents,
                                     chunk_state(input, 1),
-                                    positions);
+                                    shared.passed);
   // Context ranks with some of the heads read a group that others read too.
   const auto groups = [&](const Linear& linear, const Convolution& taps, std::size_t index) {
     Variable all = linear(input.input, rows);
@@ -232,7 +232,7 @@ Variable Mamba2Op::operator()(const ProjectedQKV& input,
                               .silu = true,
                               .document_position = documents,
                               .state = chunk_state(input, index)},
-                             positions);
+                             shared.passed);
     return groups_of_heads(all, all.shape()[2] / options_.mamba2.state, heads, input.heads);
   };
   const std::vector<double>& limit = options_.mamba2.step_limit;
@@ -246,8 +246,8 @@ Variable Mamba2Op::operator()(const ProjectedQKV& input,
        .step = gather_heads(steps, shares)},
       own(log_rate_),
       own(skip_),
-      {.document_position = documents, .state = chunk_state(input, 0), .shares = positions});
-  const Variable mixed = local_shard(y, by_heads);
+      {.document_position = documents, .state = chunk_state(input, 0), .shares = shared.passed});
+  const Variable mixed = local_shard(y, shared.exchanged);
   const Shape& shape = mixed.shape();
   const std::int64_t features = shape[2] * shape[3];
   const std::int64_t local_groups =

@@ -99,8 +99,8 @@ bool passes_states(const ProcessMesh& mesh, std::int64_t heads) {
 }
 
 SharedRecurrence shared_recurrence(const ProjectedQKV& input, bool passes) {
-  SharedRecurrence result = {.heads = input, .positions = {}};
-  if (passes) result.positions = std::exchange(result.heads.shares, std::nullopt);
+  SharedRecurrence result = {.exchanged = input, .passed = {}};
+  if (passes) result.passed = std::exchange(result.exchanged.shares, std::nullopt);
   return result;
 }
 
@@ -282,7 +282,7 @@ Variable GatedRecurrenceOp::log_decay(const ProjectedQKV& input, const ForwardCo
 DeltaRuleConvolution GatedRecurrenceOp::convolution(std::size_t index,
                                                     const ProjectedQKV& all,
                                                     const ProjectedQKV& input) const {
-  // Context ranks each have an equal part of the heads.
+  // After an exchange, each context rank has an equal part of the heads.
   const auto heads = [index](const ProjectedQKV& x) {
     return (index == 2 ? x.value : (index == 1 ? x.key : x.query)).shape()[2];
   };
@@ -299,7 +299,8 @@ Variable GatedRecurrenceOp::operator()(const ProjectedQKV& input,
                                        const AttentionContext& context,
                                        const ForwardContext& pass) const {
   require_causal(context.mask, name_of(options_.kind));
-  const auto [own, positions] = shared_recurrence(input, passes_states_);
+  const SharedRecurrence shared = shared_recurrence(input, passes_states_);
+  const ProjectedQKV& own = shared.exchanged;
   const Tensor documents = gather_document_positions(context.mask, own.shares);
   // All positions of some heads, or the other way round.
   const ProjectedQKV all = gather_sequence(own);
@@ -323,7 +324,7 @@ Variable GatedRecurrenceOp::operator()(const ProjectedQKV& input,
                                                            convolution(2, all, own)},
                                           .document_position = documents,
                                           .state = state,
-                                          .shares = positions}),
+                                          .shares = shared.passed}),
                               own),
                   input.input,
                   pass);
@@ -333,7 +334,7 @@ Variable GatedRecurrenceOp::operator()(const ProjectedQKV& input,
       all.key,
       all.value,
       gates,
-      {.scale = scale, .document_position = documents, .state = state, .shares = positions});
+      {.scale = scale, .document_position = documents, .state = state, .shares = shared.passed});
   return finish(local_shard(y, own), input.input, pass);
 }
 

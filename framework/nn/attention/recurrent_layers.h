@@ -53,9 +53,10 @@ class RecurrentOp : public AttentionOp {
 // they exchange positions for heads, and each runs all positions of some heads. Otherwise each runs
 // its own positions of all heads and passes the states on.
 struct SharedRecurrence {
-  ProjectedQKV heads;                       // shares: those of the exchange
-  std::optional<SequenceShards> positions;  // those of the passed states
+  ProjectedQKV exchanged;                // with shares if ranks exchange positions for heads
+  std::optional<SequenceShards> passed;  // if ranks pass states on
 };
+// Returns the input with its shares in the field that applies.
 SharedRecurrence shared_recurrence(const ProjectedQKV& input, bool passes);
 // Returns whether context ranks pass on the states of `heads` heads.
 bool passes_states(const ProcessMesh& mesh, std::int64_t heads);
@@ -131,7 +132,7 @@ class GatedRecurrenceOp : public RecurrentOp {
   }
   // Gates of this rank's rows and heads, [batch, time, heads] or [batch, time, heads, dim].
   Variable log_decay(const ProjectedQKV& input, const ForwardContext& pass) const;
-  // The convolution of queries (0), keys (1) or values (2), for the heads of `all`, all positions
+  // The convolution of queries (0), keys (1) or values (2), for the heads of `all`, some of those
   // of `input`.
   DeltaRuleConvolution convolution(std::size_t index,
                                    const ProjectedQKV& all,

@@ -262,8 +262,8 @@ Variable Rwkv7Op::operator()(const ProjectedQKV& input,
   const Variable factor = add_scalar(scaled(add_scalar(rate, -1), wide(rate_scale_, x)), 1);
   const Variable key = scaled(raw_key, factor);
 
-  const auto shared = shared_recurrence(input, passes_states_);
-  const std::optional<SequenceShards>& exchanged = shared.heads.shares;
+  const SharedRecurrence shared = shared_recurrence(input, passes_states_);
+  const std::optional<SequenceShards>& exchanged = shared.exchanged.shares;
   const auto all = [&](const Variable& of_rows) { return gather_heads(of_rows, exchanged); };
   const Variable y = local_shard(
       gated_recurrence(all(in_heads(query)),
@@ -274,8 +274,8 @@ Variable Rwkv7Op::operator()(const ProjectedQKV& input,
                         .b = all(correction)},
                        {.document_position = gather_document_positions(context.mask, exchanged),
                         .state = chunk_state(input, 0),
-                        .shares = shared.positions}),
-      shared.heads);
+                        .shares = shared.passed}),
+      shared.exchanged);
 
   const Variable low = down(gate_, shifted(x, change, gate_shift_));
   const Variable opening =
