@@ -24,6 +24,7 @@ using testing::transformer_xl;
 using testing::with;
 using testing::with_biases;
 using testing::with_documents;
+using testing::with_odd_heads;
 using testing::with_spans;
 
 // The segment divides neither by the tensor ranks nor into the chunks of the context ranks:
@@ -78,7 +79,8 @@ TEST(EqualityMatrix, NarrowDtypesMatchOneProcessWithinRounding) {
       {decoder(long_attention({"lsh"})), {"reversible", ResidualKind::reversible}, any},
       {transformer_xl(long_attention({"full"}), 140)},
       {decoder(long_attention({"sliding_window"}))},
-      {decoder(long_attention({"strided"}), 4, PositionEmbeddingType::relative)}};
+      {decoder(long_attention({"strided"}), 4, PositionEmbeddingType::relative)},
+      {decoder(with_odd_heads(long_attention({"gated_delta_net", "mamba2"})), 2)}};
   for (const Narrow& model : models)
     for (const auto& [compute, bounds] :
          {std::pair(DType::f32, Bounds{1e-6, 1e-4, any}),
@@ -89,11 +91,12 @@ TEST(EqualityMatrix, NarrowDtypesMatchOneProcessWithinRounding) {
                0,
                {.segment = 150, .streams = 2, .steps = 3, .compute = compute, .bounds = bounds});
       const Trained expected = train(c, ProcessMesh());
-      testing::for_each_layout({{.context = 2}, {.tensor = 2, .sequence = true}},
-                               [&](const ProcessMesh& mesh) {
-                                 SCOPED_TRACE(name_of(c.compute));
-                                 expect_same_training(c, expected, mesh);
-                               });
+      testing::for_each_layout(
+          {{.context = 2}, {.tensor = 2, .sequence = true}, {.context = 2, .tensor = 2}},
+          [&](const ProcessMesh& mesh) {
+            SCOPED_TRACE(name_of(c.compute));
+            expect_same_training(c, expected, mesh);
+          });
     }
 }
 
