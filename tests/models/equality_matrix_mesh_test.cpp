@@ -24,7 +24,7 @@ using testing::transformer_xl;
 using testing::with;
 using testing::with_biases;
 using testing::with_documents;
-using testing::with_odd_heads;
+using testing::with_indivisible_heads;
 using testing::with_spans;
 
 // The segment divides neither by the tensor ranks nor into the chunks of the context ranks:
@@ -80,7 +80,7 @@ TEST(EqualityMatrix, NarrowDtypesMatchOneProcessWithinRounding) {
       {transformer_xl(long_attention({"full"}), 140)},
       {decoder(long_attention({"sliding_window"}))},
       {decoder(long_attention({"strided"}), 4, PositionEmbeddingType::relative)},
-      {decoder(with_odd_heads(long_attention({"gated_delta_net", "mamba2"})), 2)}};
+      {decoder(with_indivisible_heads(long_attention({"gated_delta_net", "mamba2"})), 2)}};
   for (const Narrow& model : models)
     for (const auto& [compute, bounds] :
          {std::pair(DType::f32, Bounds{1e-6, 1e-4, any}),

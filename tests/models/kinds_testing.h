@@ -47,7 +47,7 @@ inline AttentionOptions with_own_heads(AttentionOptions attention) {
 }
 
 // Numbers of heads that four ranks do not divide: context ranks pass states on.
-inline AttentionOptions with_odd_heads(AttentionOptions attention) {
+inline AttentionOptions with_indivisible_heads(AttentionOptions attention) {
   attention.mamba2 = {.heads = 6, .dim = 3, .state = 2, .groups = 2};
   attention.delta_rule = {.key_heads = 2, .value_heads = 6, .key_dim = 3, .value_dim = 5};
   return attention;
@@ -376,9 +376,10 @@ inline std::vector<Kind> kinds() {
   all.push_back(stateful(short_attention({"rwkv7", "gmlp"})));
   all.push_back(decoder(short_attention({"retention", "kimi_delta_attention"}), 2));
   all.push_back(decoder(short_attention({"rwkv7"}), 2));
+  all.push_back(with_documents(
+      decoder(with_indivisible_heads(short_attention({"delta_net", "mamba2"})), 2), 3));
   all.push_back(
-      with_documents(decoder(with_odd_heads(short_attention({"delta_net", "mamba2"})), 2), 3));
-  all.push_back(stateful(with_odd_heads(short_attention({"gated_delta_net", "mamba2"})), 2));
+      stateful(with_indivisible_heads(short_attention({"gated_delta_net", "mamba2"})), 2));
   all.push_back(with_inner_losses());
   all.push_back(with_power_norms(0));
   all.push_back(with_power_norms(3));
