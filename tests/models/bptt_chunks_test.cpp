@@ -87,6 +87,18 @@ TEST(BpttChunks, EveryMemoryModeMatchesWholeSequences) {
   }
 }
 
+// The largest error of a gradient in f32 by one pass over whole sequences: 1e-6 in most models,
+// more where random features nearly cancel.
+double rounding_of(const Trained& whole, const Kind& kind, Case common) {
+  common.compute = DType::f64;
+  const Trained exact = train(with(kind, {"plain"}, 0, common), ProcessMesh());
+  double largest = 0;
+  for (std::size_t i = 0; i < exact.first_gradients.size(); ++i)
+    largest =
+        std::max(largest, testing::deviation(whole.first_gradients[i], exact.first_gradients[i]));
+  return largest;
+}
+
 // Sums in another order round differently. f16: gradients that are 0 up to rounding, such as those
 // of key biases, are as large as the loss scale makes them, so only losses are compared.
 TEST(BpttChunks, NarrowDtypesMatchWholeSequencesWithinRounding) {
@@ -101,7 +113,9 @@ TEST(BpttChunks, NarrowDtypesMatchWholeSequencesWithinRounding) {
       const Case common = {
           .segment = 150, .streams = 2, .steps = 2, .compute = compute, .bounds = bounds};
       const Trained expected = train(with(kind, {"plain"}, 0, common), ProcessMesh());
-      const Case c = with(kind, chunks_of(40), 0, common);
+      Case c = with(kind, chunks_of(40), 0, common);
+      if (compute == DType::f32)
+        c.bounds.gradients = std::max(bounds.gradients, rounding_of(expected, kind, common));
       EXPECT_EQ(difference(train(c, ProcessMesh()), expected, c.bounds), "")
           << c.name << ", " << name_of(compute);
     }
