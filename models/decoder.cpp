@@ -152,19 +152,6 @@ std::string validate_each_layer(const DecoderOptions& options, bool documents_ap
   return "";
 }
 
-// The states of retention and gla hold keys that RoPE rotated by positions in a segment. The other
-// recurrent types do not apply RoPE.
-std::string validate_stateful(const DecoderOptions& options) {
-  if (!options.stateful || options.spans.any() || !options.positions.rotary()) return "";
-  for (const std::string& kind : options.common.attention.kinds)
-    if (kind == "retention" || kind == "gla")
-      return fmt::format(
-          "model.stateful: true cannot be combined with model.position_embedding_type: rope in "
-          "layers of type {}, which rotate keys by their position in the segment; set it to false",
-          kind);
-  return "";
-}
-
 }  // namespace
 
 void declare(OptionTable& table, DecoderOptions& options, const PlannedBuildOptions& planned) {
@@ -210,8 +197,6 @@ void declare(OptionTable& table, DecoderOptions& options, const PlannedBuildOpti
                             "gated_delta_net",
                             "kimi_delta_attention",
                             "rwkv7"})));
-  table.check({"model.stateful", "model.position_embedding_type", "model.attention.layer_types"},
-              [&options] { return validate_stateful(options); });
   declare(table, options.auxiliary, options.common, planned);
   table.check({"model.num_future_tokens"}, [&options, planned] {
     return validate_decoder_combinations(options, planned && planned().documents_apart);
@@ -224,7 +209,6 @@ BackboneFactory decoder_body(const DecoderOptions& options) {
       throw_if_error(validate_positions(
           options.positions, options.common, Sequences::segments, setting.segment));
     throw_if_error(validate_each_layer(options, setting.documents_apart));
-    throw_if_error(validate_stateful(options));
     if (options.positions_each_layer && !options.positions.learned())
       throw ConfigurationError(
           "model.per_layer_position_embeddings requires model.position_embedding_type: learned");

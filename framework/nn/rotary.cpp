@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "framework/core/async_copy.h"
+#include "framework/kernels/transpose.h"
 
 namespace longspan {
 namespace {
@@ -182,18 +183,48 @@ Variable Rotary::turn(Variable&& x, const Ranges& positions, std::int64_t length
   return longspan::apply_rotary(std::move(x), options_.pairs, table(positions, length));
 }
 
+// Without the factor of the features: the products of queries and the state have it twice already.
+Tensor Rotary::restart(const Tensor& state, std::int64_t length) const {
+  set_frequencies(length);
+  const CosSinTable angles = {
+      .first = length,
+      .factor = 1,
+      .frequencies = made_->frequencies,
+      .out = Tensor::empty(
+          {1, 2 * made_->frequencies.elements()}, dtype_, device_, MemoryTag::workspace)};
+  const Shape& shape = state.shape();
+  const std::int64_t matrices = shape[0] * shape[1], columns = shape[3];
+  const Tensor turned =
+      Tensor::empty({matrices, columns, dim_}, state.dtype(), device_, MemoryTag::workspace);
+  const Tensor rows = turned.reshape({matrices * columns, 1, 1, dim_});
+  const Tensor result = state.empty_like(MemoryTag::recurrent_state);
+  on(device_, [&](auto backend) {
+    fill_cos_sin_table(backend, angles);
+    transpose(backend, state.reshape({matrices, dim_, columns}), turned);
+    apply_rotary(
+        backend,
+        {.pairs = options_.pairs, .inverse = true, .x = rows, .table = angles.out, .y = rows});
+    transpose(backend, turned, result.reshape({matrices, dim_, columns}));
+  });
+  return result;
+}
+
+void Rotary::set_frequencies(std::int64_t length) const {
+  if (made_->frequencies.defined() && (!options_.by_length() || made_->length == length)) return;
+  const RotaryAngles angles = rotary_angles(options_, dim_, length);
+  made_->frequencies = copy_async(Tensor::from<double>(angles.frequencies,
+                                                       {std::ssize(angles.frequencies)},
+                                                       device_.host(),
+                                                       MemoryTag::workspace),
+                                  device_);
+  made_->factor = angles.factor;
+  made_->length = length;
+  made_->table = {};
+}
+
 Tensor Rotary::table(const Ranges& positions, std::int64_t length) const {
-  const bool same_angles = !options_.by_length() || made_->length == length;
-  if (made_->table.defined() && made_->positions == positions && same_angles) return made_->table;
-  if (!made_->frequencies.defined() || !same_angles) {
-    const RotaryAngles angles = rotary_angles(options_, dim_, length);
-    made_->frequencies = copy_async(Tensor::from<double>(angles.frequencies,
-                                                         {std::ssize(angles.frequencies)},
-                                                         device_.host(),
-                                                         MemoryTag::workspace),
-                                    device_);
-    made_->factor = angles.factor;
-  }
+  set_frequencies(length);
+  if (made_->table.defined() && made_->positions == positions) return made_->table;
   made_->table = {};  // frees memory before more is allocated
   const Tensor table = Tensor::empty({total_count(positions), 2 * made_->frequencies.elements()},
                                      dtype_,
@@ -209,7 +240,6 @@ Tensor Rotary::table(const Ranges& positions, std::int64_t length) const {
     row += range.count();
   }
   made_->positions = positions;
-  made_->length = length;
   made_->table = table;
   return table;
 }

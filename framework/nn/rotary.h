@@ -80,6 +80,12 @@ class Rotary {
   // x has no other owner.
   Variable turn(Variable&& x, const Ranges& positions, std::int64_t length) const;
 
+  // Returns the state of a linear recurrence over rotated keys, [batch, heads, dim, n], after the
+  // `length` positions of a segment, rotated for a next segment whose positions start at 0. Its
+  // queries then see the keys in the state at the right distances, if the frequencies of both
+  // segments are equal (RotaryOptions::by_length).
+  Tensor restart(const Tensor& state, std::int64_t length) const;
+
  private:
   struct Made {
     Ranges positions = {};
@@ -89,6 +95,8 @@ class Rotary {
     Tensor table;
   };
   Tensor table(const Ranges& positions, std::int64_t length) const;
+  // Computes the frequencies for a sequence of `length` unless `made_` has them.
+  void set_frequencies(std::int64_t length) const;
 
   RotaryOptions options_;
   std::int64_t dim_;

@@ -223,13 +223,17 @@ Tokens greedy_in_segments(const Model& model, Tokens read, std::int64_t segment,
 
 // Other layers attend within the segment, whose positions start at 0.
 TEST(Generation, StatefulModelContinuesOverSegments) {
-  for (const PositionEmbeddingType positions :
-       {PositionEmbeddingType::sinusoidal, PositionEmbeddingType::learned})
+  for (const PositionEmbeddingType positions : {PositionEmbeddingType::sinusoidal,
+                                                PositionEmbeddingType::learned,
+                                                PositionEmbeddingType::rotary})
     for (const std::vector<std::string>& kinds :
          std::vector<std::vector<std::string>>{{"gated_delta_net", "full"},
                                                {"mamba2", "sliding_window"},
                                                {"retention", "gmlp"},
+                                               {"delta_net", "linear"},
+                                               {"gla", "aft_simple"},
                                                {"rwkv7"}}) {
+      if (positions == PositionEmbeddingType::rotary && kinds.back() == "linear") continue;
       DecoderOptions options = small_decoder(2);
       options.stateful = true;
       options.positions.kind = positions;

@@ -22,9 +22,9 @@ STEPS = 60
 ALL = "LONGSPAN_ALL" in os.environ  # launch/test --all
 # A decoder whose recurrent states continue over segments. Four context ranks pass on those of the 2 heads, and exchange
 # positions for the 8 heads of mamba2.
-STATEFUL = {"family": "decoder", "stateful": True, "num_hidden_layers": 3, "hidden_size": 16, "num_attention_heads": 2, "dropout": 0.1,
+STATEFUL = {"family": "decoder", "stateful": True, "num_hidden_layers": 4, "hidden_size": 16, "num_attention_heads": 2, "dropout": 0.1,
             "position_embedding_type": "rope",
-            "attention": {"layer_types": ["rwkv7", "mamba2", "gated_delta_net"],
+            "attention": {"layer_types": ["rwkv7", "mamba2", "gated_delta_net", "retention"],
                           "mamba2": {"head_dim": 4, "state_size": 3, "n_groups": 2}}}
 KILLS = 5 if ALL else 3  # per layout; tests/reliability/kills_test.py accepts any number
 

@@ -71,7 +71,9 @@ inline Kind decoder(const AttentionOptions& attention,
 }
 
 // Recurrent states continue over segments.
-inline Kind stateful(const AttentionOptions& attention, std::int64_t heads = 4) {
+inline Kind stateful(const AttentionOptions& attention,
+                     std::int64_t heads = 4,
+                     PositionEmbeddingType positions = PositionEmbeddingType::sinusoidal) {
   return {fmt::format("stateful decoder, {}", fmt::join(attention.kinds, ", ")),
           [=](ResidualKind residual, const ModelBuildOptions& setting) {
             DecoderOptions options = {.stateful = true};
@@ -79,6 +81,8 @@ inline Kind stateful(const AttentionOptions& attention, std::int64_t heads = 4) 
             options.common.heads = heads;
             options.common.residual = residual;
             options.common.attention = attention;
+            options.positions.kind = positions;
+            if (options.positions.rotary()) options.common.head_width = 4;
             return make_decoder(options, setting);
           }};
 }
@@ -370,7 +374,8 @@ inline std::vector<Kind> kinds() {
                              .original = 3}));
   all.push_back(llama_style(short_attention({"full", "global_local"})));
   all.push_back(hybrid_style());
-  all.push_back(stateful(short_attention({"retention", "kimi_delta_attention"})));
+  all.push_back(stateful(
+      short_attention({"retention", "kimi_delta_attention"}), 4, PositionEmbeddingType::rotary));
   all.push_back(stateful(with_own_heads(short_attention({"gated_delta_net", "sliding_window"}))));
   all.push_back(stateful(short_attention({"mamba2", "gla"})));
   all.push_back(stateful(short_attention({"rwkv7", "gmlp"})));

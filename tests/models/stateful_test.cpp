@@ -22,63 +22,70 @@ DecoderOptions with_layers(const std::vector<std::string>& kinds, bool stateful)
   options.common.head_width = 4;
   options.common.attention = testing::short_attention(kinds);
   options.common.attention.mamba2 = {.dim = 2, .state = 3, .groups = 2};
-  // Only the types that rotate keys would read positions.
   options.positions.kind = PositionEmbeddingType::rotary;
-  for (const std::string& kind : kinds)
-    if (kind == "retention" || kind == "gla")
-      options.positions.kind = PositionEmbeddingType::learned;
   options.stateful = stateful;
   return options;
 }
 
-// Without learned positions.
 std::unique_ptr<Model> model_of(const DecoderOptions& options) {
-  auto model = make_decoder(options, testing::tiny_setting(2 * time));
-  for (const auto& parameter : model->parameters().all())
-    if (parameter->name.starts_with("positions/")) parameter->master.zero();
-  model->parameters().refresh_compute();
-  return model;
+  return make_decoder(options, testing::tiny_setting(2 * time));
 }
 
 Losses continued(const Model& model, const ModelInput& reading) {
   return model.losses(reading, {.kv_cache = model.sequence_cache(reading, false)});
 }
 
-TEST(Stateful, TwoSegmentsEqualOne) {
+void expect_two_segments_equal_one(const std::string& kind, const RotaryOptions& rotary) {
+  SCOPED_TRACE(kind);
   const NoGradGuard unrecorded;
+  const auto made = [&](bool stateful) {
+    DecoderOptions options = with_layers({kind}, stateful);
+    options.positions.rope = rotary;
+    return model_of(options);
+  };
+  const auto model = made(true);
+  const auto whole = made(false);
+  const Tensor tokens = testing::random_ids(2, 2 * time + 1, 3);
+  const Values expected =
+      values_of(loss_values(whole->losses(segment_of(tokens, 0, 2 * time), {})).value());
+  const Losses first = continued(*model, segment_of(tokens, 0, time));
+  EXPECT_EQ(first.carried.length(), 0);
+  EXPECT_EQ(first.carried.tensors.size(), model->recurrent_states().size());
+  for (const RecurrentStateSpec& spec : model->recurrent_states()) {
+    const auto& tensors = first.carried.tensors;
+    const auto found = std::ranges::find(tensors, spec.name, &RecurrentStateTensor::name);
+    ASSERT_NE(found, tensors.end()) << spec.name;
+    EXPECT_EQ(found->tensor.shape(), spec.local_shape(2)) << spec.name;
+    EXPECT_EQ(found->tensor.dtype(), spec.dtype) << spec.name;
+  }
+  const Losses second = continued(*model, segment_of(tokens, time, time, first.carried));
+  const Values parts[] = {values_of(loss_values(first).value()),
+                          values_of(loss_values(second).value())};
+  for (std::size_t row = 0; row < 2; ++row)
+    for (std::size_t i = 0; i < 2 * time; ++i)
+      EXPECT_NEAR(parts[i / time][row * time + i % time], expected[row * 2 * time + i], 1e-12);
+  // Without the state, losses differ.
+  const Losses from_zero = continued(*model, segment_of(tokens, time, time));
+  EXPECT_GT(std::abs(values_of(loss_values(from_zero).value())[0] - parts[1][0]), 1e-6);
+}
+
+TEST(Stateful, TwoSegmentsEqualOne) {
   for (const char* const kind : {"retention",
                                  "gla",
                                  "delta_net",
                                  "gated_delta_net",
                                  "kimi_delta_attention",
                                  "mamba2",
-                                 "rwkv7"}) {
-    SCOPED_TRACE(kind);
-    const auto model = model_of(with_layers({kind}, true));
-    const auto whole = model_of(with_layers({kind}, false));
-    const Tensor tokens = testing::random_ids(2, 2 * time + 1, 3);
-    const Values expected =
-        values_of(loss_values(whole->losses(segment_of(tokens, 0, 2 * time), {})).value());
-    const Losses first = continued(*model, segment_of(tokens, 0, time));
-    EXPECT_EQ(first.carried.length(), 0);
-    EXPECT_EQ(first.carried.tensors.size(), model->recurrent_states().size());
-    for (const RecurrentStateSpec& spec : model->recurrent_states()) {
-      const auto& tensors = first.carried.tensors;
-      const auto found = std::ranges::find(tensors, spec.name, &RecurrentStateTensor::name);
-      ASSERT_NE(found, tensors.end()) << spec.name;
-      EXPECT_EQ(found->tensor.shape(), spec.local_shape(2)) << spec.name;
-      EXPECT_EQ(found->tensor.dtype(), spec.dtype) << spec.name;
-    }
-    const Losses second = continued(*model, segment_of(tokens, time, time, first.carried));
-    const Values parts[] = {values_of(loss_values(first).value()),
-                            values_of(loss_values(second).value())};
-    for (std::size_t row = 0; row < 2; ++row)
-      for (std::size_t i = 0; i < 2 * time; ++i)
-        EXPECT_NEAR(parts[i / time][row * time + i % time], expected[row * 2 * time + i], 1e-12);
-    // Without the state, losses differ.
-    const Losses from_zero = continued(*model, segment_of(tokens, time, time));
-    EXPECT_GT(std::abs(values_of(loss_values(from_zero).value())[0] - parts[1][0]), 1e-6);
-  }
+                                 "rwkv7"})
+    expect_two_segments_equal_one(kind, {});
+  // Factors of the features, and features that are not rotated.
+  expect_two_segments_equal_one("retention",
+                                {.base = 50,
+                                 .share = 0.5,
+                                 .pairs = RotaryLayout::neighbors,
+                                 .scaling = RotaryScaling::linear,
+                                 .factor = 2,
+                                 .attention_factor = 1.3});
 }
 
 // The state before a segment is a constant.
@@ -107,27 +114,6 @@ TEST(Stateful, GradientsMatchFiniteDifferences) {
                                     {},
                                     {.step = 1e-5, .directions = 1, .elements = 1});
   }
-}
-
-std::string error_of(const DecoderOptions& options) {
-  try {
-    static_cast<void>(make_decoder(options, testing::tiny_setting()));
-  } catch (const ConfigurationError& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
-TEST(Stateful, RejectsRotatedKeys) {
-  DecoderOptions options = with_layers({"delta_net", "gla"}, true);
-  EXPECT_EQ(error_of(options), "no error");
-  options.positions.kind = PositionEmbeddingType::rotary;
-  EXPECT_EQ(error_of(options),
-            "model.stateful: true cannot be combined with model.position_embedding_type: rope in "
-            "layers of type gla, which rotate keys by their position in the segment; set it to "
-            "false");
-  options.common.attention.kinds = {"delta_net"};
-  EXPECT_EQ(error_of(options), "no error");
 }
 
 }  // namespace

@@ -267,7 +267,9 @@ Variable MultiHeadAttention::normalize_and_rotate(Variable&& given,
   const std::int64_t rows = projected.shape()[1];
   const bool placed = pass.time.total > 0;
   const bool decodes = pass.kv_cache && !pass.kv_cache->sequence();
-  const std::int64_t before = decodes ? pass.kv_cache->positions() : pass.memory.total;
+  std::int64_t before = decodes ? pass.kv_cache->positions() : pass.memory.total;
+  // While decoding, positions of a state that continues over segments do not restart.
+  if (decodes && !state_names_.empty()) before = pass.kv_cache->total_positions();
   Ranges positions = placed ? pass.time.inside() : Ranges{{0, rows}};
   for (Range& range : positions) range = {before + range.begin, before + range.end};
   if (with_memory) {

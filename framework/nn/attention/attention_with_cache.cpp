@@ -80,14 +80,21 @@ Variable MultiHeadAttention::attend_with_cache(const Variable& asking,
     projected.shares = chunk_keys(mesh_, *cache.sequence(), cache.chunk(), 0).shards;
   AttentionContext causal = context;
   causal.mask.rules = context.mask.rules & masks::causal();
-  return apply_attention(for_heads(std::move(projected)), causal, pass);
+  // A state after the last chunk continues in the next segment. Only the first pass computes it.
+  const bool ends_segment =
+      cache.states() && cache.chunk() + 1 == cache.sequence()->count() && !state_names_.empty();
+  const ChunkBoundaries ends = ends_segment ? projected.state->boundaries() : ChunkBoundaries();
+  const bool restarts = rotary_ && mechanism_->rotates() && ends.needs_final();
+  Variable y = apply_attention(for_heads(std::move(projected)), causal, pass);
+  if (restarts) ends.after->value = rotary_->restart(ends.after->value, cache.sequence()->total);
+  return y;
 }
 
 LayerKVCache& MultiHeadAttention::recurrent_state(std::int64_t rows,
                                                   const ForwardContext& pass) const {
   LayerKVCache& layer = pass.kv_cache->layer(pass.random.place());
   layer.require_rows(rows);
-  if (pass.kv_cache->states()) layer.set_state_names(state_names_);
+  layer.set_state_names(state_names_);
   return layer;
 }
 

@@ -188,7 +188,8 @@ void LayerKVCache::drop_boundaries(bool training) {
   }
 }
 
-void LayerKVCache::clear_keys() {
+void LayerKVCache::start_segment() {
+  boundaries_.resize(std::min(boundaries_.size(), state_names_.size()));
   tensors_.clear();
   written_by_.clear();
   begin_ = count_ = 0;
@@ -239,8 +240,9 @@ void KVCache::advance(std::int64_t time) {
 }
 
 void KVCache::start_segment() {
+  positions_before_ += positions_;
   positions_ = 0;
-  for (auto& [place, layer] : layers_) layer.clear_keys();
+  for (auto& [place, layer] : layers_) layer.start_segment();
 }
 
 void KVCache::choose(std::span<const std::int64_t> rows) {

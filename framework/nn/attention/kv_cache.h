@@ -55,7 +55,8 @@ class LayerKVCache {
   // Returns tensor `index` of the recurrent state, [rows, ...], before and after the current chunk.
   // Ops with a recurrent state have it instead of projections, or in addition to them.
   ChunkBoundaries boundaries(std::size_t index = 0);
-  // Names the tensors of the recurrent state that continue from KVCache::states.
+  // Names the first tensors of the recurrent state: those that continue over the segments of a
+  // stream, from KVCache::states or, in decoding, from the previous segment.
   void set_state_names(const std::vector<std::string>& names) { state_names_ = names; }
 
   // For chunked training: appends the rows of the current chunk, and returns each projection with
@@ -70,7 +71,8 @@ class LayerKVCache {
   // Drops the states at all boundaries but those of the current chunk and, for training, those
   // before it.
   void drop_boundaries(bool training);
-  void clear_keys();
+  // Keeps only the recurrent states that continue in the next segment.
+  void start_segment();
   std::int64_t capacity() const { return empty() ? 0 : tensors_.front().shape()[1]; }
   // Returns the number of positions that two rows have in common.
   std::int64_t common(std::int64_t a, std::int64_t b) const;
@@ -112,8 +114,9 @@ class KVCache {
           std::shared_ptr<SequenceStates> states = nullptr)
       : sequence_(sequence), trains_(trains), states_(std::move(states)) {}
 
-  // Decoding: returns the number of positions read so far.
+  // Decoding: returns the number of positions read so far, in the current segment and in all.
   std::int64_t positions() const { return positions_; }
+  std::int64_t total_positions() const { return positions_before_ + positions_; }
   const std::optional<std::int64_t>& longest() const { return longest_; }
   LayerKVCache& layer(std::uint64_t place);
 
@@ -136,8 +139,8 @@ class KVCache {
 
   // Decoding: requires a call after a pass over `time` positions.
   void advance(std::int64_t time);
-  // Decoding: starts a segment at position 0. Layers keep their recurrent states, but not their
-  // keys.
+  // Decoding: starts a segment at position 0. Layers keep the recurrent states that continue over
+  // segments, and nothing else.
   void start_segment();
   // Replaces row i by the old row rows[i], in all layers.
   void choose(std::span<const std::int64_t> rows);
@@ -147,7 +150,8 @@ class KVCache {
   std::optional<ChunkedSequence> sequence_;
   bool trains_ = false;
   std::shared_ptr<SequenceStates> states_;
-  std::int64_t positions_ = 0;
+  std::int64_t positions_ = 0;         // in the segment
+  std::int64_t positions_before_ = 0;  // in earlier ones
   std::int64_t chunk_ = 0;
   bool is_new_chunk_ = true;
   std::vector<Tensor> memories_;

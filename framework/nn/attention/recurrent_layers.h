@@ -109,8 +109,8 @@ class GatedRecurrenceOp : public RecurrentOp {
   };
   GatedRecurrenceOp(const Scope& scope, const Options& options);
 
-  // As in hybrid models, where only softmax layers have RoPE.
-  bool rotates() const override { return !is_delta(); }
+  // Of the published models, only those of retention rotate queries and keys.
+  bool rotates() const override { return options_.kind == RecurrenceKind::retention; }
   // The delta types normalize queries and keys after their convolution.
   bool supports_qk_norm() const override { return !is_delta(); }
   std::optional<ProjectionShape> projection_shape() const override { return options_.projections; }
