@@ -109,7 +109,7 @@ class GatedRecurrenceOp : public RecurrentOp {
   };
   GatedRecurrenceOp(const Scope& scope, const Options& options);
 
-  // Of the published models, only those of retention rotate queries and keys.
+  // Among the published models, only those of retention rotate queries and keys.
   bool rotates() const override { return options_.kind == RecurrenceKind::retention; }
   // The delta types normalize queries and keys after their convolution.
   bool supports_qk_norm() const override { return !is_delta(); }
