@@ -96,6 +96,7 @@ double rounding_of(const Trained& whole, const Kind& kind, Case common) {
   for (std::size_t i = 0; i < exact.first_gradients.size(); ++i)
     largest =
         std::max(largest, testing::deviation(whole.first_gradients[i], exact.first_gradients[i]));
+  EXPECT_LT(largest, 5e-3) << kind.name;
   return largest;
 }
 
