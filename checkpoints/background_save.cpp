@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "framework/core/gpu.h"
+#include "framework/core/span.h"
 
 namespace longspan {
 namespace {

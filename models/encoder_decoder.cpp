@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "framework/core/async_copy.h"
+#include "framework/core/dispatch.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/nn/attention/kv_cache.h"
 #include "framework/nn/embedding.h"

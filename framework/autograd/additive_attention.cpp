@@ -1,6 +1,7 @@
 #include "framework/autograd/attention.h"
 #include "framework/autograd/dtypes.h"
 #include "framework/autograd/ops.h"
+#include "framework/core/dispatch.h"
 #include "framework/kernels/attention/additive.h"
 #include "framework/kernels/elementwise.h"
 

@@ -1,5 +1,6 @@
 #include "framework/autograd/attention_free.h"
 
+#include "framework/core/dispatch.h"
 #include "framework/kernels/attention/attention_free.h"
 
 namespace longspan {

@@ -1,5 +1,6 @@
 #include "framework/autograd/dtypes.h"
 #include "framework/autograd/external_scores.h"
+#include "framework/core/dispatch.h"
 
 namespace longspan {
 namespace {

@@ -2,6 +2,7 @@
 
 #include "framework/autograd/dtypes.h"
 #include "framework/autograd/ring_attention.h"
+#include "framework/core/dispatch.h"
 #include "framework/core/error.h"
 #include "framework/kernels/elementwise.h"
 

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "framework/autograd/saved_tensor.h"
+#include "framework/core/dispatch.h"
 #include "framework/kernels/cross_entropy.h"
 #include "framework/kernels/elementwise.h"
 

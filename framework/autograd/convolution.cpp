@@ -5,6 +5,7 @@
 #include "framework/autograd/attention.h"
 #include "framework/autograd/ops.h"
 #include "framework/core/async_copy.h"
+#include "framework/core/dispatch.h"
 #include "framework/kernels/short_convolution.h"
 
 namespace longspan {

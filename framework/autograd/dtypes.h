@@ -3,6 +3,7 @@
 
 #include <source_location>
 
+#include "framework/core/dispatch.h"
 #include "framework/core/tensor.h"
 #include "framework/kernels/elementwise.h"
 

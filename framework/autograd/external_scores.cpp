@@ -1,6 +1,7 @@
 #include "framework/autograd/external_scores.h"
 
 #include "framework/autograd/dtypes.h"
+#include "framework/core/dispatch.h"
 #include "framework/kernels/attention/sinks.h"
 #include "framework/kernels/elementwise.h"
 

@@ -6,6 +6,7 @@
 
 #include "framework/autograd/ops.h"
 #include "framework/autograd/state_passing.h"
+#include "framework/core/dispatch.h"
 #include "framework/kernels/attention/gated_recurrence.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/recurrence_gates.h"

@@ -2,7 +2,7 @@
 
 #include "framework/autograd/attention.h"
 #include "framework/autograd/dtypes.h"
-#include "framework/core/device.h"
+#include "framework/core/dispatch.h"
 #include "framework/kernels/attention/chunk_slots.h"
 #include "framework/kernels/attention/hash_buckets.h"
 #include "framework/kernels/elementwise.h"

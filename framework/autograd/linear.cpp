@@ -2,6 +2,7 @@
 #include "framework/autograd/dtypes.h"
 #include "framework/autograd/ops.h"
 #include "framework/autograd/saved_tensor.h"
+#include "framework/core/dispatch.h"
 #include "framework/kernels/dropout.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/matmul.h"

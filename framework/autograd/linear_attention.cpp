@@ -3,7 +3,7 @@
 
 #include "framework/autograd/attention.h"
 #include "framework/autograd/ring_attention.h"
-#include "framework/core/device.h"
+#include "framework/core/dispatch.h"
 #include "framework/kernels/attention/sequence_softmax.h"
 
 namespace longspan {

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "framework/autograd/dtypes.h"
+#include "framework/core/dispatch.h"
 #include "framework/kernels/crf.h"
 #include "framework/kernels/dense_attention_weights.h"
 #include "framework/kernels/elementwise.h"

@@ -4,6 +4,7 @@
 
 #include "framework/autograd/dtypes.h"
 #include "framework/autograd/ops.h"
+#include "framework/core/dispatch.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/layer_norm.h"
 #include "framework/kernels/power_norm.h"

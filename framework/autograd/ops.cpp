@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "framework/autograd/dtypes.h"
-#include "framework/core/device.h"
+#include "framework/core/dispatch.h"
 #include "framework/kernels/dropout.h"
 #include "framework/kernels/embedding.h"
 #include "framework/kernels/l2_normalize.h"

@@ -3,6 +3,7 @@
 #include "framework/autograd/attention.h"
 #include "framework/autograd/dtypes.h"
 #include "framework/autograd/ring_attention.h"
+#include "framework/core/dispatch.h"
 #include "framework/kernels/attention/key_weights.h"
 #include "framework/kernels/attention/sequence_softmax.h"
 #include "framework/kernels/elementwise.h"

@@ -4,6 +4,7 @@
 
 #include "framework/autograd/ops.h"
 #include "framework/autograd/saved_tensor.h"
+#include "framework/core/dispatch.h"
 #include "framework/core/error.h"
 #include "framework/kernels/elementwise.h"
 

@@ -6,6 +6,7 @@
 
 #include "framework/autograd/dtypes.h"
 #include "framework/autograd/external_scores.h"
+#include "framework/core/dispatch.h"
 #include "framework/kernels/attention/pair_count.h"
 #include "framework/kernels/elementwise.h"
 

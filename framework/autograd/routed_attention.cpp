@@ -1,5 +1,6 @@
 #include "framework/autograd/attention.h"
 #include "framework/autograd/dtypes.h"
+#include "framework/core/dispatch.h"
 #include "framework/kernels/attention/chunk_slots.h"
 #include "framework/kernels/attention/clusters.h"
 #include "framework/kernels/attention/hash_buckets.h"

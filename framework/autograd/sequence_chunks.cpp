@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "framework/autograd/ring_attention.h"
+#include "framework/core/dispatch.h"
 #include "framework/core/error.h"
 #include "framework/kernels/elementwise.h"
 

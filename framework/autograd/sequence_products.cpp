@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "framework/core/dispatch.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/matmul.h"
 #include "framework/kernels/rows.h"

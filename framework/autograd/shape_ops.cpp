@@ -1,5 +1,6 @@
 #include "framework/autograd/dtypes.h"
 #include "framework/autograd/ops.h"
+#include "framework/core/dispatch.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/rows.h"
 

@@ -5,6 +5,7 @@
 #include "framework/autograd/attention.h"
 #include "framework/autograd/sequence_products.h"
 #include "framework/core/async_copy.h"
+#include "framework/core/dispatch.h"
 #include "framework/kernels/attention/block_weights.h"
 
 namespace longspan {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "framework/autograd/attention.h"
+#include "framework/core/dispatch.h"
 #include "framework/kernels/elementwise.h"
 
 namespace longspan {

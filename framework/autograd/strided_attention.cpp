@@ -1,5 +1,6 @@
 #include "framework/autograd/attention.h"
 #include "framework/autograd/dtypes.h"
+#include "framework/core/dispatch.h"
 #include "framework/kernels/attention/attention.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/transpose.h"

@@ -6,6 +6,7 @@
 
 #include "framework/autograd/ops.h"
 #include "framework/autograd/sequence_products.h"
+#include "framework/core/dispatch.h"
 #include "framework/kernels/crop_matrices.h"
 
 namespace longspan {

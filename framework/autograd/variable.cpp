@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "framework/autograd/saved_tensor.h"
+#include "framework/core/dispatch.h"
 #include "framework/kernels/elementwise.h"
 
 namespace longspan {

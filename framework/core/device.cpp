@@ -5,6 +5,7 @@
 
 #include "framework/core/async_copy.h"
 #include "framework/core/gpu.h"
+#include "framework/core/span.h"
 
 namespace longspan {
 

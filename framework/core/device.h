@@ -1,16 +1,14 @@
-// Devices: tensor storage and kernel execution.
+// Devices: allocators, streams and counters of tensors and kernels.
 #pragma once
 
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <type_traits>
 #include <typeindex>
 
 #include "framework/core/allocator.h"
 #include "framework/core/error.h"
-#include "framework/core/span.h"
 
 struct CUstream_st;  // CUDA's stream
 
@@ -130,39 +128,6 @@ class Device {
 
   std::shared_ptr<DeviceState> state_;
 };
-
-// Calls f with the device's backend; every op is dispatched here. On a dry CPU f is not called, and
-// the result is default-constructed. So f must not create tensors that outlive it, nor counted
-// scratch. `place`: the call site, for the profiler.
-template <typename F>
-auto on(const Device& device,
-        F&& f,
-        const std::source_location& place = std::source_location::current()) {
-  using Result = std::invoke_result_t<F, Cpu>;
-  DeviceState& state = device.state();
-#ifdef LONGSPAN_WITH_CUDA
-  if (state.on_gpu()) {
-    const Span span({.kind = ActivityKind::kernel, .place = place});
-    return f(state.cuda());
-  }
-#endif
-  if (state.is_meta()) return Result();
-  const Span span({.kind = ActivityKind::kernel, .place = place});
-  return f(Cpu{&state});
-}
-
-// Variant of `on` for kernels with counted scratch or FLOPs: matrix products and attention. On a
-// dry CPU they are called too, allocate scratch, count FLOPs and return before computing.
-template <typename F>
-void dispatch_or_meta(const Device& device,
-                      F&& f,
-                      const std::source_location& place = std::source_location::current()) {
-  const Span span({.kind = ActivityKind::kernel, .place = place});
-#ifdef LONGSPAN_WITH_CUDA
-  if (device.on_gpu()) return f(device.state().cuda());
-#endif
-  f(Cpu{&device.state()});
-}
 
 // Calls f, which accesses tensors of `device` from the host. Does nothing on a dry device. Throws
 // Failure on a GPU.

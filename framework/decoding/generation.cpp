@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "framework/core/dispatch.h"
 #include "framework/core/utf8.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/modeling/all_gather_logits.h"

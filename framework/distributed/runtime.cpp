@@ -11,6 +11,8 @@
 #include <string>
 #include <thread>
 
+#include "framework/core/span.h"
+
 namespace longspan {
 namespace {
 

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "checkpoints/files.h"
+#include "framework/core/dispatch.h"
 #include "framework/interop/safetensors.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/matmul.h"

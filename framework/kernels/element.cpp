@@ -1,5 +1,6 @@
 #include "framework/kernels/element.h"
 
+#include "framework/core/dispatch.h"
 #include "framework/kernels/elementwise.h"
 
 namespace longspan {

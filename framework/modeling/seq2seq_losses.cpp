@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "framework/core/async_copy.h"
+#include "framework/core/dispatch.h"
 #include "framework/kernels/element.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/monotonic_attention.h"

@@ -4,6 +4,7 @@
 
 #include "framework/autograd/ops.h"
 #include "framework/core/async_copy.h"
+#include "framework/core/dispatch.h"
 
 namespace longspan {
 namespace {

@@ -2,6 +2,7 @@
 
 #include "framework/autograd/ops.h"
 #include "framework/autograd/recompute.h"
+#include "framework/core/dispatch.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/matmul.h"
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "framework/core/async_copy.h"
+#include "framework/core/dispatch.h"
 #include "framework/kernels/elementwise.h"
 
 namespace longspan {

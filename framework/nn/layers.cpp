@@ -2,6 +2,7 @@
 
 #include "framework/autograd/norms.h"
 #include "framework/autograd/recompute.h"
+#include "framework/core/span.h"
 
 namespace longspan {
 namespace {

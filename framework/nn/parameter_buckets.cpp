@@ -4,6 +4,7 @@
 #include <iterator>
 #include <tuple>
 
+#include "framework/core/dispatch.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/nn/parameters.h"
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "framework/core/dispatch.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/nn/power_statistics.h"
 

@@ -1,5 +1,6 @@
 #include "framework/nn/positions.h"
 
+#include "framework/core/dispatch.h"
 #include "framework/kernels/elementwise.h"
 
 namespace longspan {

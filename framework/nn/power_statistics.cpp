@@ -1,5 +1,6 @@
 #include "framework/nn/power_statistics.h"
 
+#include "framework/core/dispatch.h"
 #include "framework/kernels/attention/clusters.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/l2_normalize.h"

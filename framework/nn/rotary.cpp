@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "framework/core/async_copy.h"
+#include "framework/core/dispatch.h"
 #include "framework/kernels/transpose.h"
 
 namespace longspan {

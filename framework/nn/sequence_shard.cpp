@@ -4,6 +4,7 @@
 
 #include "framework/autograd/ops.h"
 #include "framework/core/async_copy.h"
+#include "framework/core/dispatch.h"
 #include "framework/core/error.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/nn/parameters.h"

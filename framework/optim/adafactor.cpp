@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "checkpoints/training_state.h"
+#include "framework/core/dispatch.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/precondition.h"
 #include "framework/nn/parameters.h"

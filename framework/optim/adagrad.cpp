@@ -2,6 +2,7 @@
 // et al. 2019).
 #include <cmath>
 
+#include "framework/core/dispatch.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/optim/optimizer_options.h"
 #include "framework/optim/optimizer_rule.h"

@@ -2,6 +2,7 @@
 // (Liu et al. 2020, algorithm 2), which rectifies the variance of early steps.
 #include <cmath>
 
+#include "framework/core/dispatch.h"
 #include "framework/optim/optimizer_options.h"
 #include "framework/optim/optimizer_rule.h"
 

@@ -1,4 +1,5 @@
 // Lion (Chen et al. 2023): updates by the sign of a moment, with equal magnitude for all weights.
+#include "framework/core/dispatch.h"
 #include "framework/optim/optimizer_options.h"
 #include "framework/optim/optimizer_rule.h"
 

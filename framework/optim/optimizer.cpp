@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "framework/core/dispatch.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/optim/optimizer_options.h"
 

@@ -1,6 +1,7 @@
 #include "framework/optim/parameter_state.h"
 
 #include "checkpoints/box.h"
+#include "framework/core/dispatch.h"
 #include "framework/core/error.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/nn/power_statistics.h"

@@ -2,6 +2,7 @@
 // computes gradients between the two.
 #include <cmath>
 
+#include "framework/core/dispatch.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/optim/optimizer_options.h"
 #include "framework/optim/optimizer_rule.h"

@@ -1,6 +1,7 @@
 // Stochastic gradient descent, with and without momentum.
 #include <optional>
 
+#include "framework/core/dispatch.h"
 #include "framework/optim/optimizer_options.h"
 #include "framework/optim/optimizer_rule.h"
 

@@ -10,6 +10,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "framework/core/dispatch.h"
 #include "framework/core/gpu.h"
 #include "framework/core/input_file.h"
 #include "framework/core/quote.h"

@@ -8,6 +8,7 @@
 
 #include "framework/autograd/ops.h"
 #include "framework/core/async_copy.h"
+#include "framework/core/dispatch.h"
 #include "framework/core/dtype.h"
 #include "framework/core/error.h"
 #include "framework/core/format.h"

@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "checkpoints/step_directory.h"
+#include "framework/core/dispatch.h"
 #include "framework/core/error.h"
 #include "framework/core/input_file.h"
 #include "framework/core/utf8.h"

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/core/dispatch.h"
 #include "tests/benchmarks/support/bench_device.h"
 
 namespace longspan {

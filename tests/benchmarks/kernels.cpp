@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/core/dispatch.h"
 #include "framework/kernels/cross_entropy.h"
 #include "framework/kernels/dropout.h"
 #include "framework/kernels/elementwise.h"

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <vector>
 
+#include "framework/core/dispatch.h"
 #include "framework/kernels/attention/gated_recurrence.h"
 #include "framework/kernels/elementwise.h"
 #include "tests/benchmarks/support/bench_device.h"

@@ -1,6 +1,7 @@
 // The meta device: no computation and no storage.
 #include <gtest/gtest.h>
 
+#include "framework/core/dispatch.h"
 #include "framework/core/tensor.h"
 
 namespace longspan::dry_device_test {

@@ -1,6 +1,7 @@
 // Low-rank adapters next to frozen weights.
 #include "framework/nn/fine_tuning.h"
 
+#include "framework/core/dispatch.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/matmul.h"
 #include "framework/nn/attention/attention.h"

@@ -1,4 +1,5 @@
 // The reconstruction error does not depend on the sharding of the streams.
+#include "framework/core/dispatch.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/nn/residual/reversible.h"
 #include "framework/nn/sequence_shard.h"

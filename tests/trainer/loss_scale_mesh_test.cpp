@@ -1,6 +1,7 @@
 // Training with gradients that overflow f16, on one rank or several.
 #include <limits>
 
+#include "framework/core/dispatch.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/modeling/lm_head.h"
 #include "framework/trainer/trainer.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "framework/autograd/attention.h"
+#include "framework/core/dispatch.h"
 #include "framework/kernels/attention/additive.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/nn/attention/attention_kinds.h"

@@ -4,6 +4,7 @@
 
 #include "framework/autograd/attention_free.h"
 #include "framework/autograd/sequence_products.h"
+#include "framework/core/dispatch.h"
 #include "framework/kernels/attention/attention_free.h"
 #include "framework/kernels/attention/key_weights.h"
 #include "framework/nn/attention/attention_kinds.h"

@@ -4,6 +4,7 @@
 
 #include "framework/autograd/sequence_products.h"
 #include "framework/core/async_copy.h"
+#include "framework/core/dispatch.h"
 #include "framework/kernels/attention/block_weights.h"
 #include "framework/nn/attention/attention_kinds.h"
 #include "framework/nn/attention/softmax_attention.h"

@@ -1,5 +1,6 @@
 #include "framework/nn/attention/cross_attention.h"
 
+#include "framework/core/dispatch.h"
 #include "framework/kernels/elementwise.h"
 
 namespace longspan {

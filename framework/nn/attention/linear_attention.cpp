@@ -1,5 +1,6 @@
 #include "framework/nn/attention/linear_attention.h"
 
+#include "framework/core/dispatch.h"
 #include "framework/kernels/attention/key_weights.h"
 #include "framework/nn/attention/attention_kinds.h"
 

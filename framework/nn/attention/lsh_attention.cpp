@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "framework/core/async_copy.h"
+#include "framework/core/dispatch.h"
 #include "framework/nn/attention/attention_kinds.h"
 #include "framework/nn/attention/softmax_attention.h"
 

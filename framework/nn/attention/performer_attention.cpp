@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "framework/autograd/attention.h"
+#include "framework/core/dispatch.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/nn/attention/attention_kinds.h"
 #include "framework/nn/attention/linear_attention.h"

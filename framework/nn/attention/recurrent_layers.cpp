@@ -11,6 +11,7 @@
 #include "framework/autograd/recompute.h"
 #include "framework/autograd/ring_attention.h"
 #include "framework/autograd/sequence_products.h"
+#include "framework/core/dispatch.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/nn/attention/attention_kinds.h"
 #include "framework/nn/attention/linear_attention.h"

@@ -7,6 +7,7 @@
 
 #include "framework/autograd/sequence_products.h"
 #include "framework/core/async_copy.h"
+#include "framework/core/dispatch.h"
 #include "framework/core/quote.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/nn/attention/attention_kinds.h"

@@ -1,6 +1,7 @@
 #include "framework/nn/residual/reversible.h"
 
 #include "framework/autograd/recompute.h"
+#include "framework/core/dispatch.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/nn/residual/sublayer.h"
 

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "framework/core/allocator.h"
+#include "framework/core/span.h"
 #include "framework/nn/residual/residual.h"
 
 namespace longspan {

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <thread>
 
+#include "framework/core/dispatch.h"
 #include "framework/core/random.h"
 #include "framework/kernels/matmul.h"
 #include "framework/training_loop/run_device.h"

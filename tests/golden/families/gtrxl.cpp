@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "framework/autograd/ops.h"
+#include "framework/core/dispatch.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/nn/attention/relative_attention.h"
 #include "framework/nn/residual/gated.h"

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "framework/autograd/attention.h"
+#include "framework/core/dispatch.h"
 #include "framework/kernels/attention/key_weights.h"
 #include "framework/nn/attention/random_projection.h"
 #include "tests/golden/compare.h"

@@ -1,5 +1,6 @@
 // Local attention over windows (lucidrains/local-attention).
 #include "framework/autograd/ops.h"
+#include "framework/core/dispatch.h"
 #include "framework/kernels/l2_normalize.h"
 #include "framework/nn/attention/masked_attention_kinds.h"
 #include "tests/golden/compare.h"

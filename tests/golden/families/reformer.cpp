@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "framework/autograd/attention.h"
+#include "framework/core/dispatch.h"
 #include "framework/kernels/attention/hash_buckets.h"
 #include "tests/golden/compare.h"
 #include "tests/golden/families.h"

@@ -6,6 +6,7 @@
 #include "framework/autograd/attention.h"
 #include "framework/autograd/ops.h"
 #include "framework/autograd/sequence_products.h"
+#include "framework/core/dispatch.h"
 #include "framework/kernels/attention/clusters.h"
 #include "framework/kernels/matmul.h"
 #include "tests/golden/compare.h"

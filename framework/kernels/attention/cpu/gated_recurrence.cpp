@@ -14,12 +14,10 @@ namespace longspan {
 namespace recurrence_cpu {
 namespace {
 
-template <typename In, Correction kind, bool by_channel>
+template <typename T, Correction kind, bool by_channel>
 class Forward {
  public:
-  using T = Accumulator<In>;
-
-  explicit Forward(const Problem<In>& p)
+  explicit Forward(const Problem<T>& p)
       : p_(p),
         chunk_(p),
         state_(zeros<T>(p.state())),
@@ -28,11 +26,11 @@ class Forward {
         out_(value_) {}
 
   void run(std::int64_t head) {
-    read_state(p_, state_of<T>(p_, p_.call.initial, head), state_.data());
+    read_state(p_, state_of(p_, p_.call.initial, head), state_.data());
     for (std::int64_t begin = 0; begin < p_.time; begin += chunk_.count) {
       const std::int64_t segment = begin / recurrence_segment;
       if (begin % recurrence_segment == 0 && p_.call.checkpoints.defined())
-        write_state(p_, state_.data(), state_of<T>(p_, p_.call.checkpoints, head, segment));
+        write_state(p_, state_.data(), state_of(p_, p_.call.checkpoints, head, segment));
       chunk_.load(head, begin, std::min(p_.time, (segment + 1) * recurrence_segment));
       if (chunk_.starts_document) std::ranges::fill(state_, T{});
       chunk_.load_values(p_.call.value, value_);
@@ -43,7 +41,7 @@ class Forward {
       chunk_.write_values(out_, p_.call.out);
     }
     if (p_.call.final_state.defined())
-      write_state(p_, state_.data(), state_of<T>(p_, p_.call.final_state, head));
+      write_state(p_, state_.data(), state_of(p_, p_.call.final_state, head));
   }
 
  private:
@@ -60,19 +58,18 @@ class Forward {
     chunk_.advance(state, state, value, correction);
   }
 
-  const Problem<In>& p_;
-  Chunk<In, kind, by_channel> chunk_;
+  const Problem<T>& p_;
+  Chunk<T, kind, by_channel> chunk_;
   std::vector<T> state_, value_, correction_, out_;
 };
 
-template <typename In, Correction kind, bool by_channel>
+template <typename T, Correction kind, bool by_channel>
 class Backward {
  public:
-  using T = Accumulator<In>;
   using Gate = Factor<by_channel, T>;
   static constexpr std::int64_t pair = 2 * most_tokens;
 
-  Backward(const Problem<In>& p, const GatedRecurrenceGradient& call)
+  Backward(const Problem<T>& p, const GatedRecurrenceGradient& call)
       : p_(p),
         call_(call),
         chunk_(p),
@@ -92,14 +89,14 @@ class Backward {
 
   void run(std::int64_t head) {
     head_ = head;
-    read_state(p_, state_of<T>(p_, call_.dfinal, head), gradient_.data());
+    read_state(p_, state_of(p_, call_.dfinal, head), gradient_.data());
     for (std::int64_t segment = p_.call.segments() - 1; segment >= 0; --segment) {
       run_forward(segment);
       for (std::int64_t i = std::ssize(begins_) - 1; i >= 0; --i)
         run_chunk(static_cast<std::size_t>(i));
     }
     if (call_.dinitial.defined())
-      write_state(p_, gradient_.data(), state_of<T>(p_, call_.dinitial, head));
+      write_state(p_, gradient_.data(), state_of(p_, call_.dinitial, head));
   }
 
  private:
@@ -109,7 +106,7 @@ class Backward {
     const std::int64_t end = std::min(first + recurrence_segment, p_.time);
     begins_.clear();
     allocate_chunk(0);
-    read_state(p_, state_of<T>(p_, p_.call.checkpoints, head_, segment), states_[0].data());
+    read_state(p_, state_of(p_, p_.call.checkpoints, head_, segment), states_[0].data());
     for (std::int64_t begin = first; begin < end; begin += chunk_.count) {
       chunk_.load(head_, begin, end, false);
       const std::size_t index = begins_.size();
@@ -287,26 +284,25 @@ class Backward {
     const std::int64_t keys = p_.keys, at = chunk_.place(i);
     T* const dquery = row_gradients(0).row(i);
     T* const dkey = row_gradients(2).row(i);
-    const auto write = [&](const Tensor& to, double scale, const T* of) {
-      if (!to.defined()) return;
-      In* const out = to.data<In>() + at * keys;
-      const T factor = static_cast<T>(scale);
-      for (std::int64_t c = 0; c < keys; ++c) put(out[c], factor * of[c]);
+    const auto write = [&](const Tensor& to, const T* row) {
+      if (to.defined()) Elements<T>(to).write(at * keys, keys, row);
     };
     const T* const factor = chunk_.since_first.row(i);
     add_state_gradient(dquery, chunk_.query.row(i), factor, row_gradients(4).row(i), gates(i));
-    write(call_.dquery, p_.call.scale, dquery);
+    const T scale = static_cast<T>(p_.call.scale);
+    for (std::int64_t c = 0; c < keys; ++c) dquery[c] *= scale;
+    write(call_.dquery, dquery);
     add_end_gradient(dkey, chunk_.key.row(i), chunk_.key_end.row(i), i, row_gradients(6).row(i));
     T* const dterm = row_gradients(1).row(i);
     T* const of_state = row_gradients(5).row(i);
     if constexpr (kind == Correction::delta) {
       add_state_gradient(dterm, chunk_.term.row(i), factor, of_state, gates(i));
       const T step = chunk_.beta(i);
-      const In* const k = p_.key + at * keys;
+      const T* const k = chunk_.read_key(i);
       T dstep = 0;
 #pragma omp simd reduction(+ : dstep)
       for (std::int64_t c = 0; c < keys; ++c) {
-        dstep += dkey[c] * wide(k[c]);
+        dstep += dkey[c] * k[c];
         dkey[c] = step * dkey[c] + dterm[c];
       }
       if (call_.dbeta.defined()) call_.dbeta.data<T>()[at] = dstep;
@@ -318,10 +314,10 @@ class Backward {
         std::copy_n(of_state, keys, dterm);
       T* const db = row_gradients(3).row(i);
       add_end_gradient(db, chunk_.b_term.row(i), chunk_.b_end.row(i), i, row_gradients(7).row(i));
-      write(call_.da, 1, dterm);
-      write(call_.db, 1, db);
+      write(call_.da, dterm);
+      write(call_.db, db);
     }
-    write(call_.dkey, 1, dkey);
+    write(call_.dkey, dkey);
   }
   // Replaces the gradient d of row = factor x by that of x, which also is in the row times the
   // gates of the first token, with gradient of_state. Adds the gradient of the sum of log gates.
@@ -384,9 +380,9 @@ class Backward {
     }
   }
 
-  const Problem<In>& p_;
+  const Problem<T>& p_;
   const GatedRecurrenceGradient& call_;
-  Chunk<In, kind, by_channel> chunk_;
+  Chunk<T, kind, by_channel> chunk_;
   std::int64_t head_ = 0, end_ = 0;
   std::vector<T> gradient_;  // in blocks
   // The chunks of a segment: the first token, the state before it, what is written, corrections.
@@ -412,7 +408,8 @@ void for_heads(std::int64_t heads, const Make& make) {
   }
 }
 
-// Calls f(TypeTag<In>, kind, by_channel) for a call; kind() is its correction.
+// Calls f(TypeTag<T>, kind, by_channel) for a call, where T is its accumulator and kind() its
+// correction.
 template <typename F>
 void dispatch(const GatedRecurrence& call, const F& f) {
   const auto with_kind = [&](auto tag, auto kind) {
@@ -421,7 +418,7 @@ void dispatch(const GatedRecurrence& call, const F& f) {
     else
       f(tag, kind, std::false_type());
   };
-  with_floating_type(call.query.dtype(), [&](auto tag) {
+  with_accumulator_type(accumulator_of(call.query.dtype()), [&](auto tag) {
     if (call.beta.defined())
       with_kind(tag, std::integral_constant<Correction, Correction::delta>());
     else if (call.a.defined())
@@ -438,9 +435,9 @@ void gated_recurrence(Cpu cpu, const GatedRecurrence& call) {
   using namespace recurrence_cpu;
   check_forward(call);
   if (cpu.state->is_meta()) return;
-  dispatch(call, [&]<typename In>(TypeTag<In>, auto kind, auto by_channel) {
-    const Problem<In> p(call);
-    for_heads(p.batch * p.heads, [&] { return Forward<In, kind(), by_channel()>(p); });
+  dispatch(call, [&]<typename T>(TypeTag<T>, auto kind, auto by_channel) {
+    const Problem<T> p(call);
+    for_heads(p.batch * p.heads, [&] { return Forward<T, kind(), by_channel()>(p); });
   });
 }
 
@@ -448,9 +445,9 @@ void gated_recurrence_backward(Cpu cpu, const GatedRecurrenceGradient& call) {
   using namespace recurrence_cpu;
   check(call);
   if (cpu.state->is_meta()) return;
-  dispatch(call.forward, [&]<typename In>(TypeTag<In>, auto kind, auto by_channel) {
-    const Problem<In> p(call.forward);
-    for_heads(p.batch * p.heads, [&] { return Backward<In, kind(), by_channel()>(p, call); });
+  dispatch(call.forward, [&]<typename T>(TypeTag<T>, auto kind, auto by_channel) {
+    const Problem<T> p(call.forward);
+    for_heads(p.batch * p.heads, [&] { return Backward<T, kind(), by_channel()>(p, call); });
   });
 }
 

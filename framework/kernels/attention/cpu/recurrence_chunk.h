@@ -43,11 +43,51 @@ inline constexpr std::int64_t block = std::max(lanes<T>,
 // value instead of the value; or by a and b.
 enum class Correction : std::uint8_t { none, delta, given };
 
-// Extents of a call, and its elements.
-template <typename In>
-struct Problem {
-  using T = Accumulator<In>;
+// Elements of a floating tensor with accumulator T. Only reading and writing depend on its dtype,
+// so that the products are compiled once per accumulator. An undefined tensor can only be
+// prefetched.
+template <typename T>
+class Elements {
+ public:
+  explicit Elements(const Tensor& x) : data_(x.bytes()), dtype_(x.dtype()) {}
 
+  // `count` elements from index `at` on: the tensor's own, or else converted into `converted`.
+  const T* read(std::int64_t at, std::int64_t count, T* converted) const {
+    return visit([&]<typename E>(E* elements) -> const T* {
+      if constexpr (std::is_same_v<E, T>) return elements + at;
+      for (std::int64_t i = 0; i < count; ++i) converted[i] = wide(elements[at + i]);
+      return converted;
+    });
+  }
+  void write(std::int64_t at, std::int64_t count, const T* from) const {
+    visit([&](auto* elements) {
+      for (std::int64_t i = 0; i < count; ++i) put(elements[at + i], from[i]);
+    });
+  }
+  void prefetch(std::int64_t at, std::int64_t count) const {
+    if (data_ == nullptr) return;
+    const auto size = static_cast<std::int64_t>(size_of(dtype_));
+    for (std::int64_t byte = at * size; byte < (at + count) * size; byte += 64)
+      hwy::Prefetch(data_ + byte);
+  }
+
+ private:
+  template <typename F>
+  auto visit(const F& f) const {
+    if constexpr (std::is_same_v<T, float>) {
+      if (dtype_ == DType::bf16) return f(reinterpret_cast<BFloat16*>(data_));
+      if (dtype_ == DType::f16) return f(reinterpret_cast<Float16*>(data_));
+    }
+    return f(reinterpret_cast<T*>(data_));
+  }
+
+  std::byte* data_;
+  DType dtype_;
+};
+
+// Extents of a call, and its elements. T: the accumulator of its dtype.
+template <typename T>
+struct Problem {
   explicit Problem(const GatedRecurrence& from)
       : call(from),
         batch(from.query.shape()[0]),
@@ -58,10 +98,10 @@ struct Problem {
         key_width(tile_attention::round_up(keys, lanes<T>)),
         value_width(tile_attention::round_up(values, lanes<T>)),
         blocks((value_width + block<T> - 1) / block<T>),
-        query(from.query.data<In>()),
-        key(from.key.data<In>()),
-        a(elements_or_null<In>(from.a)),
-        b(elements_or_null<In>(from.b)),
+        query(from.query),
+        key(from.key),
+        a(from.a),
+        b(from.b),
         log_decay(elements_or_null<T>(from.log_decay)),
         beta(elements_or_null<T>(from.beta)),
         position(elements_or_null<std::int64_t>(from.document_position)) {}
@@ -86,7 +126,7 @@ struct Problem {
   std::int64_t batch, time, heads, keys, values;
   std::int64_t key_width, value_width;  // padded to vectors
   std::int64_t blocks;
-  const In *query, *key, *a, *b;
+  Elements<T> query, key, a, b;
   const T *log_decay, *beta;
   const std::int64_t* position;
 };
@@ -112,20 +152,20 @@ struct Factor<false, T> {
 
 // A chunk of a head: the factors of its products, in rows of key_width elements for each token.
 // by_channel: gates have a row of key_width elements too; otherwise one element.
-template <typename In, Correction kind, bool by_channel>
+template <typename T, Correction kind, bool by_channel>
 class Chunk {
  public:
-  using T = Accumulator<In>;
   using Gate = Factor<by_channel, T>;
   static constexpr std::int64_t square = most_tokens * most_tokens;
 
-  explicit Chunk(const Problem<In>& problem)
+  explicit Chunk(const Problem<T>& problem)
       : p(problem),
         gate_width(by_channel ? p.key_width : 1),
         rows_(zeros<T>(8 * most_tokens * p.key_width)),
         gates_(zeros<T>((4 * most_tokens + 1) * gate_width)),
         squares_(zeros<T>(4 * square)),
-        turned_(zeros<T>(2 * most_tokens * p.key_width)) {
+        turned_(zeros<T>(2 * most_tokens * p.key_width)),
+        converted_(zeros<T>(std::max(p.key_width, p.value_width))) {
     T* next = rows_.data();
     for (Matrix<T>* const x :
          {&query, &query_state, &term, &term_state, &key, &key_end, &b_term, &b_end})
@@ -160,46 +200,37 @@ class Chunk {
                 std::int64_t first,
                 const Tensor& of_values,
                 bool outputs = true) const {
-    const auto row = [](const auto* from, std::int64_t at, std::int64_t elements) {
-      if (from == nullptr) return;
-      const char* const bytes = reinterpret_cast<const char*>(from + at * elements);
-      for (std::int64_t i = 0; i < elements * static_cast<std::int64_t>(sizeof(*from)); i += 64)
-        hwy::Prefetch(bytes + i);
-    };
+    const Elements<T> values(of_values), log_decay(p.call.log_decay);
     const std::int64_t end = std::min(first + (block_index + 1) * most_tokens / p.blocks, p.time);
     for (std::int64_t t = first + block_index * most_tokens / p.blocks; t < end; ++t) {
       const std::int64_t at = p.place(head_, t);
-      if (outputs) row(p.query, at, p.keys);
-      row(p.key, at, p.keys);
-      row(p.a, at, p.keys);
-      row(p.b, at, p.keys);
-      if constexpr (by_channel) row(p.log_decay, at, p.keys);
-      row(of_values.data<In>(), at, p.values);
+      if (outputs) p.query.prefetch(at * p.keys, p.keys);
+      for (const Elements<T>* const x : {&p.key, &p.a, &p.b}) x->prefetch(at * p.keys, p.keys);
+      if constexpr (by_channel) log_decay.prefetch(at * p.keys, p.keys);
+      values.prefetch(at * p.values, p.values);
     }
   }
   // Reads the rows of x [batch, time, heads, values] to [columns] rows of each block.
-  void load_values(const Tensor& x, std::vector<T>& to) const {
-    const In* const all = x.data<In>();
+  void load_values(const Tensor& x, std::vector<T>& to) {
+    const Elements<T> elements(x);
     for (std::int64_t i = 0; i < count; ++i) {
-      const In* const from = all + place(i) * p.values;
+      const T* const from = elements.read(place(i) * p.values, p.values, converted_.data());
       for_blocks([&](std::int64_t column, std::int64_t columns) {
         T* const row = to.data() + most_tokens * column + i * columns;
         const std::int64_t n = std::min(columns, p.values - column);
-        for (std::int64_t v = 0; v < n; ++v) row[v] = wide(from[column + v]);
+        std::copy_n(from + column, n, row);
         std::fill(row + n, row + columns, T{});
       });
     }
   }
   void write_values(const std::vector<T>& from, const Tensor& x) const {
-    In* const all = x.data<In>();
-    for (std::int64_t i = 0; i < count; ++i) {
-      In* const to = all + place(i) * p.values;
+    const Elements<T> elements(x);
+    for (std::int64_t i = 0; i < count; ++i)
       for_blocks([&](std::int64_t column, std::int64_t columns) {
-        const T* const row = from.data() + most_tokens * column + i * columns;
-        const std::int64_t n = std::min(columns, p.values - column);
-        for (std::int64_t v = 0; v < n; ++v) put(to[column + v], row[v]);
+        elements.write(place(i) * p.values + column,
+                       std::min(columns, p.values - column),
+                       from.data() + most_tokens * column + i * columns);
       });
-    }
   }
   // The rows of block i of values.
   Matrix<T> value_rows(std::vector<T>& x, std::int64_t i) const {
@@ -211,6 +242,10 @@ class Chunk {
   }
   std::int64_t place(std::int64_t i) const { return p.place(head_, begin + i); }
   T beta(std::int64_t i) const { return p.beta[place(i)]; }
+  // The keys of token i, until the next row is read.
+  const T* read_key(std::int64_t i) {
+    return p.key.read(place(i) * p.keys, p.keys, converted_.data());
+  }
 
   // Computes the corrections of a block, and replaces its values by what the tokens write.
   void correct(const Matrix<T>& state, const Matrix<T>& value, const Matrix<T>& correction) const {
@@ -251,7 +286,7 @@ class Chunk {
   }
   // Number of gates of a token.
   std::int64_t gates() const { return by_channel ? p.keys : 1; }
-  const Problem<In>& p;
+  const Problem<T>& p;
   std::int64_t gate_width;
   std::int64_t begin = 0, count = 0;
   bool starts_document = false;
@@ -310,48 +345,53 @@ class Chunk {
       for (std::int64_t c = 0; c < gates(); ++c) end[c] = after[c] * w[c];
     }
     const T* const factor = since_first.row(i);
+    T* const converted = converted_.data();
     if (outputs)
-      load_pair(
-          p.query + at, static_cast<T>(p.call.scale), factor, query.row(i), query_state.row(i));
+      load_pair(p.query.read(at, p.keys, converted),
+                static_cast<T>(p.call.scale),
+                factor,
+                query.row(i),
+                query_state.row(i));
+    const T* const own_key = read_key(i);
     if (has_products(outputs))
-      load_key(
-          p.key + at, kind == Correction::delta ? beta(i) : T{1}, i, key.row(i), key_end.row(i));
+      load_key(own_key, kind == Correction::delta ? beta(i) : T{1}, i, key.row(i), key_end.row(i));
     else
-      load_end(p.key + at, i, key_end.row(i));
+      load_end(own_key, i, key_end.row(i));
     if constexpr (kind == Correction::delta) {
-      load_pair(p.key + at, T{1}, factor, term.row(i), term_state.row(i));
+      load_pair(own_key, T{1}, factor, term.row(i), term_state.row(i));
     } else if constexpr (kind == Correction::given) {
-      load_key(p.b + at, T{1}, i, b_term.row(i), b_end.row(i));
+      load_key(p.b.read(at, p.keys, converted), T{1}, i, b_term.row(i), b_end.row(i));
+      const T* const a = p.a.read(at, p.keys, converted);
       if (i > 0) {
-        load_pair(p.a + at, T{1}, since_first.row(i - 1), term.row(i), term_state.row(i));
+        load_pair(a, T{1}, since_first.row(i - 1), term.row(i), term_state.row(i));
       } else {
-        for (std::int64_t c = 0; c < p.keys; ++c)
-          term.row(0)[c] = term_state.row(0)[c] = wide(p.a[at + c]);
+        std::copy_n(a, p.keys, term.row(0));
+        std::copy_n(a, p.keys, term_state.row(0));
       }
     }
   }
-  void load_pair(const In* from, T scale, const T* factor, T* to, T* to_state) const {
+  void load_pair(const T* from, T scale, const T* factor, T* to, T* to_state) const {
     const Gate by(factor), first(gate.row(0));
 #pragma omp simd
     for (std::int64_t c = 0; c < p.keys; ++c) {
-      const T x = scale * wide(from[c]) * by[c];
+      const T x = scale * from[c] * by[c];
       to[c] = x;
       to_state[c] = x * first[c];
     }
   }
-  void load_key(const In* from, T scale, std::int64_t i, T* to, T* to_end) const {
+  void load_key(const T* from, T scale, std::int64_t i, T* to, T* to_end) const {
     const Gate over(inverse.row(i)), end(until_end.row(i));
 #pragma omp simd
     for (std::int64_t c = 0; c < p.keys; ++c) {
-      const T x = scale * wide(from[c]);
+      const T x = scale * from[c];
       to[c] = x * over[c];
       to_end[c] = x * end[c];
     }
   }
-  void load_end(const In* from, std::int64_t i, T* to_end) const {
+  void load_end(const T* from, std::int64_t i, T* to_end) const {
     const Gate end(until_end.row(i));
 #pragma omp simd
-    for (std::int64_t c = 0; c < p.keys; ++c) to_end[c] = wide(from[c]) * end[c];
+    for (std::int64_t c = 0; c < p.keys; ++c) to_end[c] = from[c] * end[c];
   }
   // Whether products of tokens are needed.
   static bool has_products(bool outputs) { return outputs || kind != Correction::none; }
@@ -379,11 +419,12 @@ class Chunk {
 
   std::int64_t head_ = 0;
   std::vector<T> rows_, gates_, squares_, turned_;
+  std::vector<T> converted_;  // a row of elements
 };
 
 // Copies between a state in blocks and one of a tensor; null: zero.
-template <typename In, typename T>
-void read_state(const Problem<In>& p, const T* from, T* to) {
+template <typename T>
+void read_state(const Problem<T>& p, const T* from, T* to) {
   std::fill_n(to, p.state(), T{});
   if (from == nullptr) return;
   for (std::int64_t i = 0; i < p.blocks; ++i) {
@@ -393,8 +434,8 @@ void read_state(const Problem<In>& p, const T* from, T* to) {
       std::copy_n(from + c * p.values + column, columns, rows.row(c));
   }
 }
-template <typename In, typename T>
-void write_state(const Problem<In>& p, T* from, T* to) {
+template <typename T>
+void write_state(const Problem<T>& p, T* from, T* to) {
   for (std::int64_t i = 0; i < p.blocks; ++i) {
     const Matrix<T> rows = p.block_of(from, i);
     const std::int64_t column = i * block<T>, columns = std::min(rows.step, p.values - column);
@@ -403,8 +444,8 @@ void write_state(const Problem<In>& p, T* from, T* to) {
   }
 }
 // The state of a head in a tensor [batch, heads, keys, values], or of a checkpoint.
-template <typename T, typename In>
-T* state_of(const Problem<In>& p, const Tensor& x, std::int64_t head, std::int64_t segment = 0) {
+template <typename T>
+T* state_of(const Problem<T>& p, const Tensor& x, std::int64_t head, std::int64_t segment = 0) {
   if (!x.defined()) return nullptr;
   return x.data<T>() + (segment * p.batch * p.heads + head) * p.keys * p.values;
 }
