@@ -145,6 +145,9 @@ set(LONGSPAN_COMPILE_OPTIONS -Wall -Wextra -Wshadow -Wconversion -fno-math-errno
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   # False positives of GCC 12 for assignments of short strings (GCC bug 105651).
   list(APPEND LONGSPAN_COMPILE_OPTIONS -Wno-restrict)
+  # At -O1 GCC inserts vzeroupper only with this option. Without it, the upper halves of vector registers stay in use after
+  # a vector loop or a copied struct, and on Intel processors every later SSE instruction waits, as in exp of the C library.
+  list(APPEND LONGSPAN_COMPILE_OPTIONS -fexpensive-optimizations)
 elseif(CMAKE_CXX_COMPILER_ID STREQUAL Clang)
   # Some classes have two implementation files, with and without a GPU; the latter does not use all members.
   list(APPEND LONGSPAN_COMPILE_OPTIONS -Wno-unused-private-field)
