@@ -18,9 +18,8 @@ struct DrawnSample {
 
 double log_probability(std::span<const double> logits, std::int64_t token) {
   const double highest = std::ranges::max(logits);
-  double sum = 0;
-  for (const double logit : logits) sum += std::exp(logit - highest);
-  return logits[static_cast<std::size_t>(token)] - highest - std::log(sum);
+  return logits[static_cast<std::size_t>(token)] - highest -
+         std::log(sum_of_exponentials(logits, highest));
 }
 
 // Samples the next token. Returns whether the sample continues.

@@ -1,13 +1,19 @@
 #include "framework/decoding/sampling.h"
 
+#include <hwy/contrib/math/math-inl.h>
+#include <hwy/highway.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "framework/core/error.h"
 
+HWY_BEFORE_NAMESPACE();
 namespace longspan {
 namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
 
 // `probability` is a logit here.
 bool better(const Candidate& a, const Candidate& b) {
@@ -69,6 +75,24 @@ void check_logits(std::span<const double> logits) {
   if (!possible) throw InvalidLogits("all {} logits are -infinity", logits.size());
 }
 
+template <typename T>
+double sum_of_exponentials(std::span<const T> logits, double highest, double temperature) {
+  const hn::ScalableTag<double> tag;
+  const std::size_t lanes = hn::Lanes(tag);
+  const auto most = hn::Set(tag, highest), scale = hn::Set(tag, 1 / temperature);
+  auto sums = hn::Zero(tag);
+  double block[HWY_MAX_BYTES / sizeof(double)];
+  for (std::size_t i = 0; i < logits.size(); i += lanes) {
+    const std::size_t count = std::min(lanes, logits.size() - i);
+    std::copy_n(logits.data() + i, count, block);
+    std::fill(block + count, block + lanes, -std::numeric_limits<double>::infinity());
+    sums = hn::Add(sums, hn::Exp(tag, hn::Mul(hn::Sub(hn::LoadU(tag, block), most), scale)));
+  }
+  return hn::GetLane(hn::SumOfLanes(tag, sums));
+}
+template double sum_of_exponentials(std::span<const float>, double, double);
+template double sum_of_exponentials(std::span<const double>, double, double);
+
 std::vector<Candidate> candidates(std::span<const double> logits, const SamplingOptions& options) {
   check_logits(logits);
   std::vector<Candidate> result = with_logits(logits);
@@ -118,8 +142,7 @@ std::int64_t sample_token(std::span<const double> logits,
   const auto weight = [&](double logit) {
     return std::exp((logit - highest) / options.temperature);
   };
-  double kept = 0;
-  for (const double logit : logits) kept += weight(logit);
+  double kept = sum_of_exponentials(logits, highest, options.temperature);
   SortedAsAsked sorted(with_logits(logits));
   if (options.top_p < 1) {
     const double enough = options.top_p * kept;
@@ -147,3 +170,4 @@ double uniform_at(const Random& random, std::uint64_t index) {
 }
 
 }  // namespace longspan
+HWY_AFTER_NAMESPACE();

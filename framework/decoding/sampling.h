@@ -29,6 +29,11 @@ class InvalidLogits : public Failure {
 // -infinity forbids its token.
 void check_logits(std::span<const double> logits);
 
+// Returns the sum of e^((logit - highest) / temperature). T: float or double, with
+// equal results, so that they do not depend on how the logits were transferred.
+template <typename T>
+double sum_of_exponentials(std::span<const T> logits, double highest, double temperature = 1);
+
 struct Candidate {
   std::int64_t token = 0;
   double probability = 0;

@@ -1,8 +1,5 @@
 #include "framework/decoding/top_k.h"
 
-#include <hwy/contrib/math/math-inl.h>
-#include <hwy/highway.h>
-
 #include <algorithm>
 #include <cmath>
 #include <exception>
@@ -10,28 +7,8 @@
 
 #include "framework/core/error.h"
 
-HWY_BEFORE_NAMESPACE();
 namespace longspan {
 namespace {
-
-namespace hn = hwy::HWY_NAMESPACE;
-
-// Equal for f32 and f64, so that results do not depend on how the logits were transferred.
-template <typename T>
-double sum_of_exponentials(std::span<const T> logits, T highest) {
-  const hn::ScalableTag<double> tag;
-  const std::size_t lanes = hn::Lanes(tag);
-  const auto most = hn::Set(tag, static_cast<double>(highest));
-  auto sums = hn::Zero(tag);
-  double block[HWY_MAX_BYTES / sizeof(double)];
-  for (std::size_t i = 0; i < logits.size(); i += lanes) {
-    const std::size_t count = std::min(lanes, logits.size() - i);
-    std::copy_n(logits.data() + i, count, block);
-    std::fill(block + count, block + lanes, -std::numeric_limits<double>::infinity());
-    sums = hn::Add(sums, hn::Exp(tag, hn::Sub(hn::LoadU(tag, block), most)));
-  }
-  return hn::GetLane(hn::SumOfLanes(tag, sums));
-}
 
 // Returns how many values from `begin` on are at most `bound`, which cannot enter the best of a
 // row.
@@ -107,8 +84,8 @@ TopK StepLogits::choice(std::span<const T> row, std::size_t wanted) const {
   }
   if (best.empty()) check_row(row);
   TopK result;
-  const T highest = best.front().first;
-  result.log_sum = static_cast<double>(highest) + std::log(sum_of_exponentials(row, highest));
+  const auto highest = static_cast<double>(best.front().first);
+  result.log_sum = highest + std::log(sum_of_exponentials(row, highest));
   if (vocabulary_.end >= 0)
     result.end = static_cast<double>(row[static_cast<std::size_t>(vocabulary_.end)]);
   for (const auto& [logit, token] : best)
@@ -162,4 +139,3 @@ void for_each_row(std::size_t rows, const std::function<void(std::size_t)>& work
 }
 
 }  // namespace longspan
-HWY_AFTER_NAMESPACE();
