@@ -27,6 +27,7 @@ enum class SequenceNormalizer : std::uint8_t { tokens, sequences };
 struct SequenceLevelOptions {
   SequenceLevelMethod method = SequenceLevelMethod::none;
   std::int64_t candidates = 16;    // per pair
+  double temperature = 1;          // of their sampling, divides the logits
   double alpha = 5e-3;             // sharpness of the distribution over candidates
   bool normalizes_length = false;  // log-probabilities are divided by the number of tokens
   bool with_reference = false;     // the reference replaces the last candidate

@@ -231,7 +231,8 @@ std::vector<PairCandidates> CandidateSource::candidates_of(const Batch& pairs) c
                      .seed = seed,
                      .sampling = sampling});
     };
-    for (auto& samples : sampled(options.candidates, {})) found.push_back({std::move(samples)});
+    for (auto& samples : sampled(options.candidates, {.temperature = options.temperature}))
+      found.push_back({std::move(samples)});
     if (!with_greedy) continue;
     const auto greedy = sampled(1, {.temperature = 0});
     for (std::size_t i = 0; i < greedy.size(); ++i)
