@@ -18,12 +18,13 @@ void declare_candidates(OptionTable& table, SequenceLevelOptions& options) {
             "training.sequence_level.method is self_critical (Shen et al. 2016: 100)",
             between(1, 1 << 12),
             only_with(is_sequence_level()));
-  table.add("training.sequence_level.temperature",
-            options.temperature,
-            "temperature that candidates are sampled with, which divides the logits; 1: the "
-            "model's distribution, below: candidates closer to the greedy output",
-            more_than(0.0),
-            only_with(is_sequence_level()));
+  table.add(
+      "training.sequence_level.temperature",
+      options.temperature,
+      "temperature of candidate sampling, a divisor of the logits; 1: the model's distribution, "
+      "below 1: closer to the greedy output",
+      more_than(0.0),
+      only_with(is_sequence_level()));
   table.add("training.sequence_level.max_extra_length",
             options.extra_length,
             "maximum length of a candidate beyond its reference, in tokens; longer ones are cut "

@@ -79,14 +79,14 @@ template <typename T>
 double sum_of_exponentials(std::span<const T> logits, double highest, double temperature) {
   const hn::ScalableTag<double> tag;
   const std::size_t lanes = hn::Lanes(tag);
-  const auto most = hn::Set(tag, highest), scale = hn::Set(tag, 1 / temperature);
+  const auto most = hn::Set(tag, highest), divisor = hn::Set(tag, temperature);
   auto sums = hn::Zero(tag);
   double block[HWY_MAX_BYTES / sizeof(double)];
   for (std::size_t i = 0; i < logits.size(); i += lanes) {
     const std::size_t count = std::min(lanes, logits.size() - i);
     std::copy_n(logits.data() + i, count, block);
     std::fill(block + count, block + lanes, -std::numeric_limits<double>::infinity());
-    sums = hn::Add(sums, hn::Exp(tag, hn::Mul(hn::Sub(hn::LoadU(tag, block), most), scale)));
+    sums = hn::Add(sums, hn::Exp(tag, hn::Div(hn::Sub(hn::LoadU(tag, block), most), divisor)));
   }
   return hn::GetLane(hn::SumOfLanes(tag, sums));
 }

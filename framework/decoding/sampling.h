@@ -29,8 +29,8 @@ class InvalidLogits : public Failure {
 // -infinity forbids its token.
 void check_logits(std::span<const double> logits);
 
-// Returns the sum of e^((logit - highest) / temperature). T: float or double, with
-// equal results, so that they do not depend on how the logits were transferred.
+// Returns the sum of e^((logit - highest) / temperature), for a temperature above 0. Equal for T =
+// float and double, so that results do not depend on how the logits were transferred.
 template <typename T>
 double sum_of_exponentials(std::span<const T> logits, double highest, double temperature = 1);
 

@@ -1,6 +1,7 @@
 // Attention-free mixing against its definition, pair by pair.
 #include "framework/kernels/attention/attention_free.h"
 
+#include "framework/kernels/attention/cpu/attention_free_tiles.h"
 #include "tests/kernels/kernel_testing.h"
 
 namespace longspan::attention_free_test {
@@ -17,7 +18,8 @@ struct Case {
   bool documents = false;
   std::int64_t query_begin = 0;
   std::int64_t keys = 7, channels = 5;
-  double size = 1;  // deviation of the keys
+  double size = 1;   // deviation of the keys
+  double later = 0;  // above 0: size of the keys from position 65 on
 
   std::int64_t batch() const { return 2; }
   std::int64_t queries() const { return keys - query_begin; }
@@ -48,14 +50,14 @@ std::vector<Case> cases() {
   return all;
 }
 
-// More near keys than a tile has. With large keys, the factors of some or all tiles would
-// underflow.
-std::vector<Case> long_cases(double largest) {
+// More near keys than a tile has. The factors of some tiles would underflow with keys of size
+// `some`, those of all tiles with keys of size `most`.
+std::vector<Case> long_cases(double some, double most) {
   std::vector<Case> all;
   for (const bool causal : {false, true})
     for (const std::int64_t window : {40, 200})
-      for (const double size : {1.0, 10.0, largest}) {
-        if (slow && (window > 40 || size != 10)) continue;
+      for (const double size : {1.0, some, most}) {
+        if (slow && (window > 40 || size != some)) continue;
         const std::int64_t keys = window < 100 ? 101 : 150;
         const auto add = [&](Case c) {
           c.window = window;
@@ -70,6 +72,14 @@ std::vector<Case> long_cases(double largest) {
         if (!causal) continue;
         add({.name = "documents", .hides = true, .documents = true});
         add({.name = "later queries", .hides = true, .query_begin = 37});
+        // Query 64 sees a tile whose only visible keys are later.
+        add({.name = "larger later keys", .hides = true, .later = 100});
+        if (window < keys)
+          add({.name = "banded, documents, later queries",
+               .banded = true,
+               .hides = true,
+               .documents = true,
+               .query_begin = 37});
       }
   return all;
 }
@@ -87,6 +97,9 @@ struct Numbers {
                  normal_values<T>(c.batch() * c.queries() * c.channels, 4),
                  {},
                  {}};
+    for (std::size_t i = 0; c.later > 0 && i < n.key.size(); ++i)
+      if (static_cast<std::int64_t>(i) / c.channels % c.keys > 64)
+        n.key[i] = c.later + static_cast<double>(i % 4);  // exact in every dtype
     // Documents, the first of which starts in an earlier segment.
     const std::int64_t shortest = c.keys < 64 ? 3 : 43;
     for (std::int64_t b = 0; b < c.batch(); ++b)
@@ -180,8 +193,9 @@ template <typename T>
 class AttentionFreeKernel : public ::testing::Test {};
 TYPED_TEST_SUITE(AttentionFreeKernel, FloatingTypes);
 
+// Returns the computed call.
 template <typename T>
-void expect_definition(const Case& c) {
+AttentionFree expect_definition(const Case& c) {
   SCOPED_TRACE(::testing::Message() << c.name << ", window " << c.window << ", causal " << c.causal
                                     << ", keys of size " << c.size);
   const Numbers n = Numbers::of<T>(c);
@@ -193,6 +207,7 @@ void expect_definition(const Case& c) {
   expect_close(values_of(run.gradient.dvalue), expected.dvalue, bound);
   // The mean of a query is rounded before its use in the gradient.
   if (c.window > 0) expect_close(values_of(run.gradient.dbias), expected.dbias, bound, 10);
+  return run.forward;
 }
 
 TYPED_TEST(AttentionFreeKernel, MatchesDefinition) {
@@ -201,9 +216,10 @@ TYPED_TEST(AttentionFreeKernel, MatchesDefinition) {
 
 TYPED_TEST(AttentionFreeKernel, MatchesDefinitionByTiles) {
   if (emulated) GTEST_SKIP() << "only the CPU uses tiles";
-  // The rounding of log_sum limits the size.
-  const double largest = std::is_same_v<TypeParam, double> ? 300 : 40;
-  for (const Case& c : long_cases(largest)) expect_definition<TypeParam>(c);
+  // The rounding of log_sum limits the sizes.
+  constexpr bool is_double = std::is_same_v<TypeParam, double>;
+  for (const Case& c : long_cases(is_double ? 120 : 10, is_double ? 300 : 40))
+    EXPECT_TRUE(uses_tiles(expect_definition<TypeParam>(c)));
 }
 
 // Rows [begin, end) of each batch row of x [batch, time, channels].

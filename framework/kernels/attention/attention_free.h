@@ -11,9 +11,9 @@ namespace longspan {
 // out_t = sum over visible t' of e^(k_t' + w_tt') v_t' / sum of e^(k_t' + w_tt'), in each channel.
 //
 // Query i has the position query_begin + i, key j the position j. A bias w counts where
-// |t - t'| < window, otherwise w = 0. The exponents are relative to the largest visible one. Keys
-// and queries farther apart than the window are summed once for all, so time is proportional to
-// length times window. A query without visible keys has the result 0.
+// |t - t'| < window, otherwise w = 0. The exponents are relative to the largest visible one, or to
+// an upper bound of it. Keys and queries farther apart than the window are summed once for all, so
+// time is proportional to length times window. A query without visible keys has the result 0.
 struct AttentionFree {
   Tensor key;                    // [batch, keys, channels]
   Tensor value;                  // as key

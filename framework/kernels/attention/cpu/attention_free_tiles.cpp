@@ -6,7 +6,6 @@
 
 #include "framework/kernels/attention/cpu/recurrence_products.h"
 #include "framework/kernels/attention/shared/attention_free_call.h"
-#include "framework/kernels/vector_math.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace longspan {
@@ -119,14 +118,14 @@ struct BiasTile {
       const std::int64_t i = queries.begin + r;
       const std::int64_t begin = std::max(of.first_near(b, i), keys.begin) - keys.begin;
       const std::int64_t end = std::min(of.end_near(i), keys.end) - keys.begin;
-      const A* const bias = of.bias + of.bias_base(b, i) + keys.begin;
+      const std::int64_t base = of.bias_base(b, i) + keys.begin;
       near[r] = {begin, std::max(begin, end)};
       top[r] = lowest_exponent<A>;
       A low = -lowest_exponent<A>, high = lowest_exponent<A>;
 #pragma omp simd reduction(max : high) reduction(min : low)
       for (std::int64_t j = begin; j < end; ++j) {
-        high = std::max(high, bias[j]);
-        low = std::min(low, bias[j]);
+        high = std::max(high, of.bias[base + j]);
+        low = std::min(low, of.bias[base + j]);
       }
       A* const to = power.data() + r * side;
       std::fill_n(to, side, A{});
@@ -135,7 +134,7 @@ struct BiasTile {
       top[r] = high;
       spread = std::max(spread, high - low);
 #pragma omp simd
-      for (std::int64_t j = begin; j < end; ++j) to[j] = fast_exp(bias[j] - high);
+      for (std::int64_t j = begin; j < end; ++j) to[j] = fast_exp(of.bias[base + j] - high);
     }
   }
 };
@@ -146,8 +145,22 @@ bool multiplies(const BiasTile<T>& bias, const KeyTile<T>& keys) {
   return bias.spread + keys.spread <= most_spread<Accumulator<T>>;
 }
 
-// Calls f(r, j, bias) for the near pairs of a tile whose keys are not hidden: query r and key j of
-// the tile.
+// Calls f(j, bias) for the near keys of query r of a tile that are not hidden, j relative to the
+// first key of the tile.
+template <typename T, typename F>
+void for_keys(const AftCall<T>& of,
+              std::int64_t b,
+              const BiasTile<T>& tile,
+              std::int64_t r,
+              const Interval& queries,
+              const Interval& keys,
+              const F& f) {
+  const std::int64_t base = of.bias_base(b, queries.begin + r) + keys.begin;
+  for (std::int64_t j = tile.near[r].begin; j < tile.near[r].end; ++j)
+    if (!of.is_hidden(b, keys.begin + j)) f(j, of.bias[base + j]);
+}
+
+// Calls f(r, j, bias) for all queries r of a tile.
 template <typename T, typename F>
 void for_pairs(const AftCall<T>& of,
                std::int64_t b,
@@ -155,11 +168,8 @@ void for_pairs(const AftCall<T>& of,
                const Interval& queries,
                const Interval& keys,
                const F& f) {
-  for (std::int64_t r = 0; r < size(queries); ++r) {
-    const auto* const bias = of.bias + of.bias_base(b, queries.begin + r) + keys.begin;
-    for (std::int64_t j = tile.near[r].begin; j < tile.near[r].end; ++j)
-      if (!of.is_hidden(b, keys.begin + j)) f(r, j, bias[j]);
-  }
+  for (std::int64_t r = 0; r < size(queries); ++r)
+    for_keys(of, b, tile, r, queries, keys, [&](std::int64_t j, auto bias) { f(r, j, bias); });
 }
 
 // The means of a tile of queries.
@@ -176,6 +186,7 @@ class Means {
 
   void run(const Channels& at, const Interval& queries) {
     start(at, queries);
+    // Documents of later queries start no earlier.
     const Interval all = {of_.first_near(at.b, queries.begin), of_.end_near(queries.end - 1)};
     for_tiles(all, [&](const Interval& keys) {
       bias_.load(of_, at.b, queries, keys);
@@ -214,38 +225,54 @@ class Means {
       const std::int64_t begin = r * side;
 #pragma omp simd
       for (std::int64_t l = 0; l < at.count; ++l) {
-        const A x = keys_.top[l] + bias_.top[r], top = top_[begin + l];
-        const A larger = x > top ? x : top;
-        const A old = fast_exp(top - larger), now = fast_exp(x - larger);
-        u_[begin + l] = u_[begin + l] * old + now * more_u_[begin + l];
-        z_[begin + l] = z_[begin + l] * old + now * more_z_[begin + l];
-        top_[begin + l] = larger;
+        const std::int64_t at_l = begin + l;
+        // Without visible keys the tops are those of other queries.
+        const A x = more_z_[at_l] != A{0} ? keys_.top[l] + bias_.top[r] : top_[at_l];
+        add_terms(top_[at_l], u_[at_l], z_[at_l], x, more_u_[at_l], more_z_[at_l]);
       }
     }
   }
   void add_pairs(const Channels& at, const Interval& queries, const Interval& keys) {
-    for_pairs(of_, at.b, bias_, queries, keys, [&](std::int64_t r, std::int64_t j, A bias) {
-      const std::int64_t from = (at.b * of_.keys + keys.begin + j) * of_.channels + at.begin;
+    const auto key_at = [&](std::int64_t j) {
+      return (at.b * of_.keys + keys.begin + j) * of_.channels + at.begin;
+    };
+    for (std::int64_t r = 0; r < size(queries); ++r) {
+      A *const top = top_.data() + r * side, *const u = u_.data() + r * side;
+      A* const z = z_.data() + r * side;
+      Row<A> larger;
+      std::copy_n(top, at.count, larger.begin());
+      for_keys(of_, at.b, bias_, r, queries, keys, [&](std::int64_t j, A bias) {
+        const T* const key = of_.key + key_at(j);
+#pragma omp simd
+        for (std::int64_t l = 0; l < at.count; ++l) {
+          const A x = wide(key[l]) + bias;
+          larger[l] = x > larger[l] ? x : larger[l];
+        }
+      });
 #pragma omp simd
       for (std::int64_t l = 0; l < at.count; ++l) {
-        const std::int64_t to = r * side + l;
-        const A x = wide(of_.key[from + l]) + bias;
-        const A larger = x > top_[to] ? x : top_[to];
-        const A old = fast_exp(top_[to] - larger), now = fast_exp(x - larger);
-        u_[to] = u_[to] * old + now * wide(of_.value[from + l]);
-        z_[to] = z_[to] * old + now;
-        top_[to] = larger;
+        const A old = fast_exp(top[l] - larger[l]);
+        u[l] *= old;
+        z[l] *= old;
+        top[l] = larger[l];
       }
-    });
+      for_keys(of_, at.b, bias_, r, queries, keys, [&](std::int64_t j, A bias) {
+        const T *const key = of_.key + key_at(j), *const value = of_.value + key_at(j);
+#pragma omp simd
+        for (std::int64_t l = 0; l < at.count; ++l) {
+          const A e = fast_exp(wide(key[l]) + bias - top[l]);
+          u[l] += e * wide(value[l]);
+          z[l] += e;
+        }
+      });
+    }
   }
   void finish(const Channels& at, const Interval& queries) {
     for (std::int64_t r = 0; r < size(queries); ++r)
       for (std::int64_t l = 0; l < at.count; ++l) {
         const std::int64_t from = r * side + l;
         const std::int64_t to = row(at, queries.begin + r) * of_.channels + at.begin + l;
-        const bool sees = z_[from] != A{0};  // also NaN
-        put(out_[to], sees ? u_[from] / z_[from] : A{0});
-        log_sum_[to] = sees ? top_[from] + std::log(z_[from]) : -lowest_exponent<A>;
+        write_mean(top_[from], u_[from], z_[from], out_[to], log_sum_[to]);
       }
   }
 
@@ -279,9 +306,9 @@ struct QueryTile {
       const std::int64_t from = (at.b * of.queries + queries.begin + r) * of.channels + at.begin;
 #pragma omp simd
       for (std::int64_t l = 0; l < first; ++l) {
-        // Above the bound all near keys are hidden, and e^0 of hidden keys is 0 in the products.
+        // A larger x occurs only where all near keys are hidden, whose factors are 0.
         const A x = keys.top[l] + bias.top[r] - of.log_sum[from + l];
-        const A g = fast_exp(x < most_spread<A> ? x : most_spread<A>) * wide(dout[from + l]);
+        const A g = fast_exp(x > most_spread<A> ? most_spread<A> : x) * wide(dout[from + l]);
         gradient[to + l] = g;
         product[to + l] = g * wide(of.out[from + l]);
       }
@@ -396,13 +423,7 @@ class BiasGradients {
         dout_(call.dout.data<T>()),
         dbias_(call.dbias.data<A>()) {}
 
-  void run(const Interval& queries) {
-    const Interval all = {of_.first_near(0, queries.begin), of_.end_near(queries.end - 1)};
-    for_tiles(all, [&](const Interval& keys) { run_tile(queries, keys); });
-  }
-
- private:
-  void run_tile(const Interval& queries, const Interval& keys) {
+  void run(const Interval& queries, const Interval& keys) {
     bias_.load(of_, 0, queries, keys);
     if (!bias_.has_pairs) return;
     by_power_.fill(0);
@@ -422,14 +443,20 @@ class BiasGradients {
         to[j] = direct_[r * side + j] + bias_.power[r * side + j] * by_power_[r * side + j];
     }
   }
+
+ private:
   void add_products(const Channels& at, const Interval& queries, const Interval& keys) {
     queries_.load(of_, dout_, at, queries, bias_, keys_);
     for (A& x : queries_.product) x = -x;
     const std::int64_t width = tile_attention::round_up(size(keys), lanes<A>);
     const auto add = [&](Square<A>& of_queries, Square<A>& of_keys) {
-      recurrence_cpu::transpose(width, keys_.width, matrix(of_keys), matrix(turned_));
-      multiply<false, Store::add>(
-          size(queries), at.count, width, matrix(of_queries), matrix(turned_), matrix(by_power_));
+      recurrence_cpu::transpose(width, keys_.width, matrix(of_keys), matrix(transposed_));
+      multiply<false, Store::add>(size(queries),
+                                  at.count,
+                                  width,
+                                  matrix(of_queries),
+                                  matrix(transposed_),
+                                  matrix(by_power_));
     };
     add(queries_.gradient, keys_.value);
     add(queries_.product, keys_.power);
@@ -454,18 +481,18 @@ class BiasGradients {
   BiasTile<T> bias_;
   KeyTile<T> keys_ = {};
   QueryTile<T> queries_ = {};
-  Square<A> turned_ = {}, by_power_, direct_;
+  Square<A> transposed_ = {}, by_power_, direct_;
 };
 
-// Calls run(work, item) for each item, the last ones first, which may be the longest, with one
-// Work(arguments...) for each thread.
+// Calls run(work, item) for each item below `count`, in order, with one Work(arguments...) for each
+// thread.
 template <typename Work, typename Run, typename... Arguments>
 void for_items(std::int64_t count, const Run& run, const Arguments&... arguments) {
 #pragma omp parallel if (count > 1)
   {
     const auto work = std::make_unique<Work>(arguments...);
 #pragma omp for schedule(dynamic)
-    for (std::int64_t i = count - 1; i >= 0; --i) run(*work, i);
+    for (std::int64_t i = 0; i < count; ++i) run(*work, i);
   }
 }
 
@@ -475,30 +502,33 @@ Interval tile_at(std::int64_t index, std::int64_t length) {
   return {index * side, std::min((index + 1) * side, length)};
 }
 
-// Calls work.run(channels, tile) for each tile of rows [0, length) of each batch row.
+// Calls work.run(channels, tile) for each tile of rows [0, length) of each batch row. last_first:
+// the last tiles have most pairs, so they start first.
 template <typename Work, typename Call>
-void for_row_tiles(const Shape& shape, std::int64_t length, const Call& call, const Tensor& far) {
-  const std::int64_t blocks = tiles_of(shape[2]);
+void for_row_tiles(
+    const Shape& shape, std::int64_t length, bool last_first, const Call& call, const Tensor& far) {
+  const std::int64_t blocks = tiles_of(shape[2]), tiles = tiles_of(length);
   const auto run = [&](Work& work, std::int64_t item) {
-    const std::int64_t b = item / blocks % shape[0];
+    const std::int64_t b = item / blocks % shape[0], index = item / blocks / shape[0];
     const Interval channels = tile_at(item % blocks, shape[2]);
-    work.run({b, channels.begin, size(channels)}, tile_at(item / blocks / shape[0], length));
+    work.run({b, channels.begin, size(channels)},
+             tile_at(last_first ? tiles - 1 - index : index, length));
   };
-  for_items<Work>(tiles_of(length) * shape[0] * blocks, run, call, far);
+  for_items<Work>(tiles * shape[0] * blocks, run, call, far);
 }
 
 }  // namespace
 }  // namespace aft_tiles
 
 bool uses_tiles(const AttentionFree& call) {
-  constexpr std::int64_t fewest = 32;
+  constexpr std::int64_t fewest = 32;  // half a tile
   return std::min(call.window, call.key.shape()[1]) >= fewest && call.queries() >= fewest;
 }
 
-void mix_tiles(const AttentionFree& call, const Tensor& far) {
+void mix_by_tiles(const AttentionFree& call, const Tensor& far) {
   using namespace aft_tiles;
   with_floating_type(call.key.dtype(), [&]<typename T>(TypeTag<T>) {
-    for_row_tiles<Means<T>>(call.key.shape(), call.queries(), call, far);
+    for_row_tiles<Means<T>>(call.key.shape(), call.queries(), call.causal, call, far);
   });
 }
 
@@ -506,19 +536,27 @@ void key_gradients_by_tiles(const AttentionFreeGradient& call, const Tensor& far
   using namespace aft_tiles;
   const Shape& shape = call.forward.key.shape();
   with_floating_type(call.forward.key.dtype(), [&]<typename T>(TypeTag<T>) {
-    for_row_tiles<KeyGradients<T>>(shape, shape[1], call, far);
+    for_row_tiles<KeyGradients<T>>(shape, shape[1], false, call, far);
   });
 }
 
 void bias_gradient_by_tiles(const AttentionFreeGradient& call) {
   using namespace aft_tiles;
   call.dbias.zero();
-  const std::int64_t queries = call.forward.queries();
-  with_floating_type(call.forward.key.dtype(), [&]<typename T>(TypeTag<T>) {
-    for_items<BiasGradients<T>>(
-        tiles_of(queries),
-        [&](BiasGradients<T>& work, std::int64_t item) { work.run(tile_at(item, queries)); },
-        call);
+  const AttentionFree& forward = call.forward;
+  const std::int64_t queries = forward.queries(), keys = forward.key.shape()[1];
+  // The near keys of a tile of queries lie in at most so many tiles.
+  const std::int64_t most_keys = side - 1 + AttentionFree::band(forward.window, forward.causal);
+  const std::int64_t most_tiles = tiles_of(std::min(most_keys, keys));
+  with_floating_type(forward.key.dtype(), [&]<typename T>(TypeTag<T>) {
+    const AftCall<T> of(forward);
+    const auto run = [&](BiasGradients<T>& work, std::int64_t item) {
+      const Interval some = tile_at(item / most_tiles, queries);
+      const std::int64_t begin = of.first_near(0, some.begin) + item % most_tiles * side;
+      const std::int64_t end = std::min(begin + side, of.end_near(some.end - 1));
+      if (begin < end) work.run(some, {begin, end});
+    };
+    for_items<BiasGradients<T>>(tiles_of(queries) * most_tiles, run, call);
   });
 }
 

@@ -1,4 +1,5 @@
-// Attention-free mixing: sums over far keys by a scan, near keys one by one.
+// Attention-free mixing: sums over far keys by a scan; near keys one by one, or on the CPU by tiles
+// if there are many.
 #include "framework/kernels/attention/attention_free.h"
 
 #include "framework/kernels/attention/cpu/attention_free_tiles.h"
@@ -9,9 +10,34 @@
 namespace longspan {
 namespace {
 
+// Only the CPU has tiles.
 bool by_tiles(const AttentionFree& call) {
   return std::is_same_v<Backend, Cpu> && uses_tiles(call);
 }
+
+// Channels that one loop computes together.
+#ifdef LONGSPAN_BACKEND_CUDA
+constexpr std::int64_t aft_lanes = 1;
+#else
+constexpr std::int64_t aft_lanes = 16;
+#endif
+
+// A call whose items are blocks of channels of a batch row or of a token.
+template <typename T>
+struct AftBlocks : AftCall<T> {
+  std::int64_t blocks;
+
+  explicit AftBlocks(const AttentionFree& call)
+      : AftCall<T>(call), blocks((this->channels + aft_lanes - 1) / aft_lanes) {}
+
+  LONGSPAN_HOST_DEVICE std::int64_t first(std::int64_t item) const {
+    return item % blocks * aft_lanes;
+  }
+  LONGSPAN_HOST_DEVICE std::int64_t lanes(std::int64_t item) const {
+    const std::int64_t left = this->channels - first(item);
+    return left < aft_lanes ? left : aft_lanes;
+  }
+};
 
 // sum e^x u and sum e^x z over some terms, for a few channels, relative to e^top.
 template <typename A>
@@ -26,11 +52,7 @@ struct LaneSums {
   }
   // Adds sums relative to e^x, such as a single term.
   [[gnu::always_inline]] LONGSPAN_HOST_DEVICE void add(std::int64_t l, A x, A of_u, A of_z) {
-    const A larger = x > top[l] ? x : top[l];
-    const A old = fast_exp(top[l] - larger), now = fast_exp(x - larger);
-    u[l] = u[l] * old + now * of_u;
-    z[l] = z[l] * old + now * of_z;
-    top[l] = larger;
+    add_terms(top[l], u[l], z[l], x, of_u, of_z);
   }
   // Sums of all channels have the layout [3, channels]; `at` is the first of these channels.
   LONGSPAN_HOST_DEVICE void read(const A* at, std::int64_t channels, std::int64_t count) {
@@ -60,7 +82,7 @@ struct LaneSums {
 template <typename T>
 struct FarKeys {
   using A = Accumulator<T>;
-  AftCall<T> of;
+  AftBlocks<T> of;
   const A* initial;
   A *far, *last;
 
@@ -107,7 +129,7 @@ struct FarKeys {
 template <typename T>
 struct AftAt {
   using A = Accumulator<T>;
-  AftCall<T> of;
+  AftBlocks<T> of;
   const A* far;
   T* out;
   A* log_sum;
@@ -150,9 +172,7 @@ struct AftAt {
     }
     for (std::int64_t l = 0; l < count; ++l) {
       const std::int64_t at = row * of.channels + c + l;
-      const bool sees = sums.z[l] != A{0};  // also NaN
-      put(out[at], sees ? sums.u[l] / sums.z[l] : A{0});
-      log_sum[at] = sees ? top[l] + std::log(sums.z[l]) : -lowest_exponent<A>;
+      write_mean(top[l], sums.u[l], sums.z[l], out[at], log_sum[at]);
     }
   }
 };
@@ -162,7 +182,7 @@ struct AftAt {
 template <typename T>
 struct FarQueries {
   using A = Accumulator<T>;
-  AftCall<T> of;
+  AftBlocks<T> of;
   const T* dout;
   const A *initial, *last, *dlast;
   A *far, *dinitial;
@@ -229,7 +249,7 @@ struct FarQueries {
 template <typename T>
 struct AftKeyGradientAt {
   using A = Accumulator<T>;
-  AftCall<T> of;
+  AftBlocks<T> of;
   const T* dout;
   const A* far;
   T *dkey, *dvalue;
@@ -274,7 +294,7 @@ struct AftKeyGradientAt {
 template <typename T>
 struct AftBiasGradientAt {
   using A = Accumulator<T>;
-  AftCall<T> of;
+  AftBlocks<T> of;
   std::int64_t batch;
   const T* dout;
   A* dbias;
@@ -329,7 +349,7 @@ void attention_free(Backend backend, const AttentionFree& call) {
   check(call);
   with_floating_type(call.key.dtype(), [&]<typename T>(TypeTag<T>) {
     using A = Accumulator<T>;
-    const AftCall<T> of(call);
+    const AftBlocks<T> of(call);
     const std::int64_t batch = call.key.shape()[0];
     Tensor far;
     if (of.has_far()) far = far_sums(call, of.queries, of.channels);
@@ -343,7 +363,7 @@ void attention_free(Backend backend, const AttentionFree& call) {
                                elements_or_null<A>(far),
                                elements_or_null<A>(call.final_state)});
     if (by_tiles(call)) {
-      mix_tiles(call, far);
+      mix_by_tiles(call, far);
       return;
     }
     parallel_rows(
@@ -359,7 +379,7 @@ void attention_free_backward(Backend backend, const AttentionFreeGradient& call)
   const AttentionFree& forward = call.forward;
   with_floating_type(forward.key.dtype(), [&]<typename T>(TypeTag<T>) {
     using A = Accumulator<T>;
-    const AftCall<T> of(forward);
+    const AftBlocks<T> of(forward);
     const std::int64_t batch = forward.key.shape()[0];
     const T* const dout = call.dout.data<T>();
     Tensor far;

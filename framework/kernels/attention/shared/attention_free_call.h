@@ -1,27 +1,42 @@
-// Positions of a call of attention-free mixing, for its kernels.
+// Positions and sums of a call of attention-free mixing, for its kernels.
 #pragma once
+
+#include <cmath>
 
 #include "framework/kernels/attention/attention_free.h"
 #include "framework/kernels/element.h"
+#include "framework/kernels/vector_math.h"
 
 namespace longspan {
-
-// Channels that one loop computes together.
-#ifdef LONGSPAN_BACKEND_CUDA
-constexpr std::int64_t aft_lanes = 1;
-#else
-constexpr std::int64_t aft_lanes = 16;
-#endif
 
 // Below every exponent. Finite, so that differences are not NaN.
 template <typename A>
 constexpr A lowest_exponent = A{-1e30};
 
-// Pointers and positions of a call. Items are blocks of channels of a batch row or of a token.
+// Adds terms relative to e^x, u of the values and z of the weights, to sums relative to e^top.
+template <typename A>
+[[gnu::always_inline]] LONGSPAN_HOST_DEVICE inline void add_terms(
+    A& top, A& u, A& z, A x, A of_u, A of_z) {
+  const A larger = x > top ? x : top;
+  const A old = fast_exp(top - larger), now = fast_exp(x - larger);
+  u = u * old + now * of_u;
+  z = z * old + now * of_z;
+  top = larger;
+}
+
+// Writes the mean and its log_sum from sums relative to e^top; 0 without visible keys.
+template <typename T, typename A>
+LONGSPAN_HOST_DEVICE inline void write_mean(A top, A u, A z, T& out, A& log_sum) {
+  const bool sees = z != A{0};  // also NaN
+  put(out, sees ? u / z : A{0});
+  log_sum = sees ? top + std::log(z) : -lowest_exponent<A>;
+}
+
+// Pointers and positions of a call.
 template <typename T>
 struct AftCall {
   using A = Accumulator<T>;
-  std::int64_t keys, queries, channels, blocks, query_begin, window, columns;
+  std::int64_t keys, queries, channels, query_begin, window, columns;
   bool causal, banded;
   const T *key, *value, *out;
   const A *bias, *hidden, *log_sum;
@@ -31,7 +46,6 @@ struct AftCall {
       : keys(call.key.shape()[1]),
         queries(call.queries()),
         channels(call.key.shape()[2]),
-        blocks((channels + aft_lanes - 1) / aft_lanes),
         query_begin(call.query_begin),
         window(call.window),
         columns(call.bias.defined() ? call.bias.shape()[1] : 0),
@@ -47,13 +61,6 @@ struct AftCall {
 
   // Whether some pair is farther apart than the window.
   bool has_far() const { return window < keys; }
-  LONGSPAN_HOST_DEVICE std::int64_t first(std::int64_t item) const {
-    return item % blocks * aft_lanes;
-  }
-  LONGSPAN_HOST_DEVICE std::int64_t lanes(std::int64_t item) const {
-    const std::int64_t left = channels - first(item);
-    return left < aft_lanes ? left : aft_lanes;
-  }
   LONGSPAN_HOST_DEVICE bool is_hidden(std::int64_t b, std::int64_t j) const {
     return hidden != nullptr && hidden[b * keys + j] < 0;
   }
