@@ -18,13 +18,13 @@ void declare_candidates(OptionTable& table, SequenceLevelOptions& options) {
             "training.sequence_level.method is self_critical (Shen et al. 2016: 100)",
             between(1, 1 << 12),
             only_with(is_sequence_level()));
-  table.add(
-      "training.sequence_level.temperature",
-      options.temperature,
-      "temperature of candidate sampling, a divisor of the logits; 1: the model's distribution, "
-      "below 1: closer to the greedy output",
-      more_than(0.0),
-      only_with(is_sequence_level()));
+  table.add("training.sequence_level.temperature",
+            options.temperature,
+            "temperature of candidate sampling, a divisor of the logits; 1: the model's "
+            "distribution, below 1: closer to the greedy output. 1 unless "
+            "training.sequence_level.method is minimum_risk",
+            more_than(0.0),
+            only_with(is_sequence_level()));
   table.add("training.sequence_level.max_extra_length",
             options.extra_length,
             "maximum length of a candidate beyond its reference, in tokens; longer ones are cut "
@@ -85,15 +85,26 @@ void declare_losses(OptionTable& table, SequenceLevelOptions& options) {
 
 std::string problem_of(const SequenceLevelOptions& options) {
   using enum SequenceLevelMethod;
-  if (!options.is_used() || options.method == self_critical || options.candidates >= 2) return "";
-  const bool leaves_one_out = options.method == leave_one_out;
+  if (!options.is_used()) return "";
+  const char* const method = options.method == leave_one_out   ? "leave_one_out"
+                             : options.method == self_critical ? "self_critical"
+                                                               : "minimum_risk";
+  if (options.method != minimum_risk && options.temperature != 1)
+    return fmt::format(
+        "training.sequence_level.temperature: expected 1 with {}: {}, found {}; set it to 1, or "
+        "use minimum_risk, whose candidates may have any distribution",
+        method_key,
+        method,
+        options.temperature);
+  if (options.method == self_critical || options.candidates >= 2) return "";
   return fmt::format(
       "training.sequence_level.num_candidates: expected at least 2 with {}: {}, found {}; {}",
       method_key,
-      leaves_one_out ? "leave_one_out" : "minimum_risk",
+      method,
       options.candidates,
-      leaves_one_out ? "set it to 2 or more, or use self_critical"
-                     : "set it to 2 or more, since a single candidate has no gradient");
+      options.method == leave_one_out
+          ? "set it to 2 or more, or use self_critical"
+          : "set it to 2 or more, since a single candidate has no gradient");
 }
 
 void declare(OptionTable& table, SequenceLevelOptions& options) {
@@ -118,8 +129,9 @@ void declare(OptionTable& table, SequenceLevelOptions& options) {
   declare_candidates(table, options);
   declare_rewards(table, options);
   declare_losses(table, options);
-  table.check({"training.sequence_level.num_candidates", method_key},
-              [&options] { return problem_of(options); });
+  table.check(
+      {"training.sequence_level.num_candidates", "training.sequence_level.temperature", method_key},
+      [&options] { return problem_of(options); });
 }
 
 }  // namespace longspan

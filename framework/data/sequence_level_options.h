@@ -27,7 +27,7 @@ enum class SequenceNormalizer : std::uint8_t { tokens, sequences };
 struct SequenceLevelOptions {
   SequenceLevelMethod method = SequenceLevelMethod::none;
   std::int64_t candidates = 16;    // per pair
-  double temperature = 1;          // of their sampling, divides the logits
+  double temperature = 1;          // divides the logits; 1 unless method is minimum_risk
   double alpha = 5e-3;             // sharpness of the distribution over candidates
   bool normalizes_length = false;  // log-probabilities are divided by the number of tokens
   bool with_reference = false;     // the reference replaces the last candidate

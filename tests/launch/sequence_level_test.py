@@ -75,6 +75,8 @@ class SequenceLevel(jobs.TestCase):
         for settings, message in (
                 ({"method": "leave_one_out", "num_candidates": 1},
                  f"{key}.num_candidates: expected at least 2 with {key}.method: leave_one_out, found 1; "),
+                ({"method": "self_critical", "temperature": 0.5},
+                 f"{key}.temperature: expected 1 with {key}.method: self_critical, found 0.5; "),
                 ({"method": "minimum_risk", "metric": "chrf", "metric_unit": "tokens"},
                  f"{key}.metric: chrf cannot be combined with {key}.metric_unit: tokens; ")):
             with self.subTest(message):
